@@ -1,0 +1,45 @@
+# Everything sets itself up: a virtual environment in .venv, and for tests the servers they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint fmt generate bench tools clean
+
+# A queue with workers and faults on a private PostgreSQL, and the exporter reading it.
+# DURATION=30 ends by itself after that many seconds; FAULT=crash switches a fault on.
+demo: $(STAMP)
+	@$(BIN)/table-queue-exporter demo $(if $(DURATION),--duration=$(DURATION)s) \
+		$(if $(FAULT),--fault=$(FAULT))
+
+test: $(STAMP) tools
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+fmt: $(STAMP)
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format
+
+# Rewrites every generated file; the tests fail when one is stale.
+generate: $(STAMP)
+	$(BIN)/python -m docs.generate
+
+bench: $(STAMP)
+	$(BIN)/python -m tests.bench.polls
+
+# The servers that the tests run against. Without root or apt those tests say why they are skipped.
+tools:
+	@tests/install-tools
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+
+$(STAMP): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(STAMP)

@@ -1,0 +1,5 @@
+"""``python -m table_queue_exporter``."""
+
+from .cli import main
+
+main()

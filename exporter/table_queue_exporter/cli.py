@@ -1,0 +1,188 @@
+"""The command line: commands and flags; nothing else."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from psycopg.conninfo import conninfo_to_dict
+from pydantic import SecretStr
+
+from . import __version__
+from .app import Exporter
+from .config import Config, DatabaseConfig, load_config
+from .dsn import check_dsn, has_password
+from .errors import ConfigError, ExporterError, Problem
+from .logs import LogFormat, LogLevel, configure_logging, redact
+from .serve import serve as serve_forever
+from .sql_command import describe
+from .web import WebSettings, parse_listen_address
+
+app = typer.Typer(
+    name="table-queue-exporter",
+    help="Prometheus exporter for job tables in PostgreSQL.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+_ENV = "TABLE_QUEUE_EXPORTER_"
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config.file", envvar=_ENV + "CONFIG_FILE", help="The configuration, YAML."),
+]
+DatabaseDsn = Annotated[
+    str | None,
+    typer.Option(
+        "--database.dsn",
+        envvar=_ENV + "DATABASE_DSN",
+        help="Without a file: this database, and the queues of known kinds found in it.",
+    ),
+]
+Level = Annotated[
+    LogLevel, typer.Option("--log.level", envvar=_ENV + "LOG_LEVEL", help="Least level logged.")
+]
+LogForm = Annotated[
+    LogFormat, typer.Option("--log.format", envvar=_ENV + "LOG_FORMAT", help="Form of a log line.")
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"table-queue-exporter {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def serve(
+    config_file: ConfigFile = None,
+    database_dsn: DatabaseDsn = None,
+    listen_address: Annotated[
+        str,
+        typer.Option(
+            "--web.listen-address",
+            envvar=_ENV + "WEB_LISTEN_ADDRESS",
+            help="host:port; :port listens on every interface.",
+        ),
+    ] = ":9947",
+    telemetry_path: Annotated[
+        str,
+        typer.Option(
+            "--web.telemetry-path",
+            envvar=_ENV + "WEB_TELEMETRY_PATH",
+            help="Path of the metrics page.",
+        ),
+    ] = "/metrics",
+    route_prefix: Annotated[
+        str,
+        typer.Option(
+            "--web.route-prefix",
+            envvar=_ENV + "WEB_ROUTE_PREFIX",
+            help="Put before every path.",
+        ),
+    ] = "",
+    enable_lifecycle: Annotated[
+        bool,
+        typer.Option(
+            "--web.enable-lifecycle",
+            envvar=_ENV + "WEB_ENABLE_LIFECYCLE",
+            help="Allow POST /-/reload.",
+        ),
+    ] = False,
+    log_level: Level = LogLevel.INFO,
+    log_format: LogForm = LogFormat.LOGFMT,
+) -> None:
+    """Read the queues and serve their metrics."""
+    configure_logging(log_level, log_format)
+    try:
+        host, port = parse_listen_address(listen_address)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--web.listen-address") from error
+    settings = WebSettings(
+        host, port, "/" + telemetry_path.strip("/"), _prefix(route_prefix), enable_lifecycle
+    )
+    exporter = Exporter(
+        lambda: _configuration(config_file, database_dsn), search=config_file is None
+    )
+    asyncio.run(serve_forever(exporter, settings))
+
+
+@app.command()
+def check(config_file: ConfigFile = None) -> None:
+    """Validate a configuration file. Needs no database."""
+    if config_file is None:
+        raise typer.BadParameter("name a file", param_hint="--config.file")
+    config = load_config(config_file)
+    names = ", ".join(f"{queue.database}/{queue.name}" for queue in config.queues) or "none"
+    typer.echo(f"{config_file}: fine. Databases: {', '.join(config.databases)}. Queues: {names}.")
+
+
+@app.command()
+def sql(
+    config_file: ConfigFile = None,
+    database_dsn: DatabaseDsn = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", help="Only this queue; every queue without it.")
+    ] = None,
+    offline: Annotated[
+        bool,
+        typer.Option("--offline", help="Do not connect: assume every column and useful index."),
+    ] = False,
+) -> None:
+    """Print the statements that a poll sends, ready for psql, and the GRANTs that they need."""
+    config = _configuration(config_file, database_dsn)
+    typer.echo(asyncio.run(describe(config, queue, offline=offline)), nl=False)
+
+
+def _prefix(text: str) -> str:
+    stripped = text.strip("/")
+    return f"/{stripped}" if stripped else ""
+
+
+def _configuration(config_file: Path | None, dsn: str | None) -> Config:
+    """The file's configuration, or one database with its queues yet to be found."""
+    if config_file is not None:
+        return load_config(config_file)
+    if dsn is None:
+        raise typer.BadParameter(
+            "name a file, or a database with --database.dsn", param_hint="--config.file"
+        )
+    try:
+        check_dsn(dsn)
+    except ValueError as error:
+        raise ConfigError([Problem("--database.dsn", None, "", str(error))]) from None
+    if has_password(dsn) and any(dsn in argument for argument in sys.argv):
+        typer.echo(
+            "warning: the password in --database.dsn shows in the list of processes; "
+            f"use {_ENV}DATABASE_DSN, or a file with password_file",
+            err=True,
+        )
+    name = conninfo_to_dict(dsn).get("dbname") or "main"
+    return Config(databases={str(name): DatabaseConfig(dsn=SecretStr(dsn))})
+
+
+def main() -> None:
+    """Entry point. Exit codes: 0 fine, 1 a finding or failure, 2 bad usage or configuration."""
+    try:
+        app()
+    except ConfigError as error:
+        typer.echo(redact(str(error)), err=True)
+        raise SystemExit(2) from None
+    except ExporterError as error:
+        typer.echo(f"error: {redact(str(error))}", err=True)
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

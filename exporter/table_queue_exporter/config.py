@@ -1,0 +1,328 @@
+"""Configuration file → validated, frozen settings; every error at once, with its place."""
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
+from pydantic_core import ErrorDetails
+
+from .dsn import check_dsn
+from .durations import parse_duration
+from .errors import ConfigError, Problem
+from .model import EXPRESSIONS, QueueModel, build_model, preset_names
+from .sqltext import check_expression, parse_table
+from .yaml_source import YamlPath, YamlSource, load_yaml
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, str):
+        return parse_duration(value)
+    raise ValueError(f"{value!r} is not a duration: write a number and a unit, such as 15s or 5m")
+
+
+def _expression(value: object) -> object:
+    if isinstance(value, str):
+        check_expression(value)
+    return value
+
+
+Duration = Annotated[float, BeforeValidator(_seconds)]
+"""Seconds; written as ``15s``, ``5m``, ``1h30m``."""
+Pace = Annotated[Duration, Field(ge=0.01)]
+Expression = Annotated[str, BeforeValidator(_expression)]
+
+
+class _Settings(BaseModel):
+    """Frozen, and a key that is not known is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class DatabaseConfig(_Settings):
+    """How to reach one database. Without ``dsn``, libpq's PG* variables and files apply."""
+
+    dsn: SecretStr = Field(SecretStr(""), description="libpq connection string or URI.")
+    dsn_file: Path | None = Field(
+        None, description="File that holds the dsn; read again at each connection."
+    )
+    password: SecretStr | None = Field(None, description="Overrides the dsn's password.")
+    password_file: Path | None = Field(
+        None, description="File that holds the password; read again at each connection."
+    )
+    connect_timeout: Pace = Field(5.0, description="Longest wait for a connection.")
+    statement_timeout: Pace = Field(1.0, description="The server ends a longer statement.")
+    lock_timeout: Pace = Field(
+        0.2,
+        description="Longest wait for a lock. Workers wait behind a waiting reader: keep it short.",
+    )
+
+    @field_validator("dsn")
+    @classmethod
+    def _dsn_parses(cls, value: SecretStr) -> SecretStr:
+        check_dsn(value.get_secret_value())
+        return value
+
+
+class QueueSettings(_Settings):
+    """What may stand under ``defaults`` and under each queue."""
+
+    interval: Pace = Field(15.0, description="Time between two polls of a queue.")
+    objective: Duration | None = Field(
+        None, description="A task should be taken within this; the alerts compare with it."
+    )
+    lease: Duration | None = Field(
+        None, description="Length of a lease; set it only where the lease is fixed at claim."
+    )
+    max_runtime: Duration | None = Field(None, description="An attempt should not run longer.")
+    max_silence: Duration | None = Field(
+        None, description="A task should be enqueued at least this often."
+    )
+    attempts_limit: int | None = Field(
+        None, ge=1, description="Attempts after which a task fails for good."
+    )
+    failed_tolerated: int | None = Field(
+        None, ge=0, description="Recently failed tasks that are no reason to worry."
+    )
+    failed_window: Duration = Field(3600.0, description="Window of `recently_failed_tasks`.")
+    timezone: str = Field(
+        "UTC", description="Zone of `timestamp` columns that carry none; an IANA name."
+    )
+    count_limit: int = Field(
+        100_000,
+        ge=100,
+        description="Waiting rows counted per poll, shared by the task types; "
+        "a count that hits its share is a lower bound and marked as such.",
+    )
+    max_task_types: int = Field(
+        30, ge=1, description="Task types with a label of their own; the rest is `_other`."
+    )
+    max_queues: int = Field(
+        100,
+        ge=1,
+        description="Values of the queue column with a label of their own; the rest is `_other`.",
+    )
+    budget: float = Field(
+        0.05, gt=0, le=1, description="Share of its interval that a poll may take."
+    )
+
+    @field_validator("timezone")
+    @classmethod
+    def _timezone_exists(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError(f"{value!r} is not a time zone: write UTC or Europe/Berlin") from None
+        return value
+
+
+class QueueConfig(QueueSettings):
+    """One queue: a table, the preset that describes it, and what differs from the preset."""
+
+    name: str = Field(min_length=1, max_length=100, description="Value of the label `queue`.")
+    database: str = Field(description="A key of `databases`.")
+    table: str = Field(description="Table or view, with its schema; quoted where SQL needs it.")
+    preset: str = Field("lease", description="The queue library, or `none`.")
+
+    id: Expression | None = None
+    queue: Expression | None = None
+    task_type: Expression | None = None
+    enqueued_at: Expression | None = None
+    due_at: Expression | None = None
+    lease_until: Expression | None = None
+    started_at: Expression | None = None
+    finished_at: Expression | None = None
+    attempts: Expression | None = None
+    attempts_counted_at: Literal["claim", "end", "failure"] | None = None
+    claim_stamp: Expression | None = None
+    error: Expression | None = None
+    waiting: Expression | None = None
+    blocked: Expression | None = None
+    processing: Expression | None = None
+    done: Expression | None = None
+    failed: Expression | None = None
+    cancelled: Expression | None = None
+
+    @field_validator("table")
+    @classmethod
+    def _table_parses(cls, value: str) -> str:
+        parse_table(value)
+        return value
+
+    @field_validator("preset")
+    @classmethod
+    def _preset_exists(cls, value: str) -> str:
+        known = preset_names()
+        if value not in known:
+            raise ValueError(
+                f"there is no preset {value!r}{_did_you_mean(value, known)}; "
+                f"known: {', '.join(known)}"
+            )
+        return value
+
+    def model(self) -> QueueModel:
+        """The preset with this queue's expressions laid over it; null switches one off."""
+        overrides = {
+            name: getattr(self, name) for name in EXPRESSIONS if name in self.model_fields_set
+        }
+        return build_model(
+            self.table,
+            self.preset,
+            overrides,
+            attempts_counted_at=self.attempts_counted_at,
+            lease=self.lease,
+        )
+
+
+class Config(_Settings):
+    """The whole configuration."""
+
+    databases: dict[str, DatabaseConfig] = Field(min_length=1)
+    queues: tuple[QueueConfig, ...] = ()
+    max_series: int = Field(
+        200_000, ge=1000, description="Most series on the page; the rest is dropped and counted."
+    )
+
+    def queues_of(self, database: str) -> tuple[QueueConfig, ...]:
+        """The queues of one database, in the file's order."""
+        return tuple(queue for queue in self.queues if queue.database == database)
+
+
+class _File(Config):
+    """The file as written: ``defaults`` are folded into the queues before they are validated."""
+
+    defaults: QueueSettings = QueueSettings()
+
+
+def load_config(path: Path, *, environment: Mapping[str, str] | None = None) -> Config:
+    """Reads and validates a configuration file. Raises ConfigError with every problem."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise ConfigError([Problem(str(path), None, "", f"cannot be read: {reason}")]) from error
+    return parse_config(text, str(path), environment=environment)
+
+
+def parse_config(
+    text: str, file: str = "<text>", *, environment: Mapping[str, str] | None = None
+) -> Config:
+    """Validates the text of a configuration file. Raises ConfigError with every problem."""
+    source = load_yaml(text, file, environment)
+    problems = list(source.problems)
+    config: Config | None = None
+    if source.data is None and not problems:
+        problems.append(Problem(file, None, "", "is empty: at least databases is required"))
+    elif not isinstance(source.data, dict):
+        if not problems:
+            problems.append(source.problem((), "must hold keys: databases, defaults, queues"))
+    else:
+        _fold_defaults(source.data)
+        try:
+            parsed = _File.model_validate(source.data)
+        except ValidationError as error:
+            problems += [_problem(source, detail) for detail in error.errors()]
+        else:
+            config = Config.model_construct(
+                databases=parsed.databases, queues=parsed.queues, max_series=parsed.max_series
+            )
+        problems += _cross_checks(source, source.data)
+    if problems or config is None:
+        raise ConfigError(sorted(problems, key=lambda problem: problem.line or 0))
+    return config
+
+
+def _fold_defaults(data: dict[str, object]) -> None:
+    defaults, queues = data.get("defaults"), data.get("queues")
+    if isinstance(defaults, dict) and isinstance(queues, list):
+        known = {k: v for k, v in defaults.items() if k in QueueSettings.model_fields}
+        data["queues"] = [known | queue if isinstance(queue, dict) else queue for queue in queues]
+
+
+def _cross_checks(source: YamlSource, data: dict[str, object]) -> list[Problem]:
+    """What pydantic cannot see: references between parts, names given twice, files to read."""
+    problems = []
+    databases, queues = data.get("databases"), data.get("queues")
+    names = [str(name) for name in databases] if isinstance(databases, dict) else []
+    seen: dict[tuple[object, object], int] = {}
+    for index, queue in enumerate(queues if isinstance(queues, list) else []):
+        if not isinstance(queue, dict):
+            continue
+        database, name = queue.get("database"), queue.get("name")
+        if isinstance(database, str) and names and database not in names:
+            hint = _did_you_mean(database, names)
+            problems.append(
+                source.problem(
+                    ("queues", index, "database"), f"there is no database {database!r}{hint}"
+                )
+            )
+        if isinstance(name, str) and (database, name) in seen:
+            problems.append(
+                source.problem(
+                    ("queues", index, "name"),
+                    f"{name!r} is already the name of queues[{seen[database, name]}]",
+                )
+            )
+        seen.setdefault((database, name), index)
+        if queue.get("preset") == "none":
+            problems += [
+                source.problem(("queues", index), f"{key} is required with preset none")
+                for key in ("enqueued_at", "waiting")
+                if not queue.get(key)
+            ]
+    for name, database in databases.items() if isinstance(databases, dict) else ():
+        if not isinstance(database, dict):
+            continue
+        for key in ("dsn_file", "password_file"):
+            value = database.get(key)
+            if isinstance(value, str) and not Path(value).is_file():
+                problems.append(
+                    source.problem(("databases", str(name), key), f"there is no file {value}")
+                )
+        problems += [
+            source.problem(("databases", str(name), key), f"give either {key} or {key}_file")
+            for key in ("dsn", "password")
+            if key in database and f"{key}_file" in database
+        ]
+    return problems
+
+
+def _problem(source: YamlSource, detail: ErrorDetails) -> Problem:
+    """One of pydantic's errors in our words. Never shows the value, which may be a secret."""
+    path: YamlPath = detail["loc"]
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        return source.problem(
+            path, f"is not a known key{_did_you_mean(str(path[-1]), _keys_at(path))}"
+        )
+    if kind == "missing":
+        return source.problem(path, "is required")
+    message = detail["msg"].removeprefix("Value error, ")
+    return source.problem(path, message[0].lower() + message[1:])
+
+
+def _keys_at(path: YamlPath) -> list[str]:
+    """The keys that may stand where a path ends."""
+    if len(path) == 1:
+        return list(_File.model_fields)
+    fields = {
+        "databases": DatabaseConfig.model_fields,
+        "queues": QueueConfig.model_fields,
+        "defaults": QueueSettings.model_fields,
+    }
+    return list(fields.get(str(path[0]), ()))
+
+
+def _did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
