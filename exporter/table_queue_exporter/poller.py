@@ -25,6 +25,8 @@ MAX_BACK_OFF = 30.0
 DISCOVERY_INTERVAL = 300.0
 """Seconds between two searches for queues."""
 _DEFAULT_INTERVAL = 15.0
+_FIRST = 0.0
+"""Due before anything else."""
 
 
 @dataclass
@@ -81,10 +83,9 @@ class DatabasePoller:
 
     async def run(self) -> None:
         """Polls until cancelled, then ends the session on the server."""
-        now = time.monotonic()
-        self._jobs.insert(0, _Job(self._poll_database, now))
+        self._jobs.append(_Job(self._poll_database, _FIRST))
         if self._found is not None:
-            self._jobs.insert(1, _Job(functools.partial(self._discover, self._found), now))
+            self._jobs.append(_Job(functools.partial(self._discover, self._found), _FIRST))
         try:
             while True:
                 job = min(self._jobs, key=lambda job: job.due)

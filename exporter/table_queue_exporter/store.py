@@ -118,7 +118,7 @@ class QueueState:
     def put_step(self, step: Step, now: float) -> None:
         """Takes one step's gauges, with impossible values clamped and counted."""
         gauges = {key: self._clamped(key, grouped) for key, grouped in step.gauges.items()}
-        for group in step.groups():
+        for group in sorted(step.groups(), key=lambda group: [label or "" for label in group]):
             self.labels.label(group)
         for _, queue in step.newest:
             self.labels.queue_label(queue)
