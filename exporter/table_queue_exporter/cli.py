@@ -13,11 +13,14 @@ from . import __version__
 from .app import Exporter
 from .config import Config, DatabaseConfig, load_config
 from .dsn import check_dsn, has_password
+from .durations import parse_duration
 from .errors import ConfigError, ExporterError, Problem
 from .logs import LogFormat, LogLevel, configure_logging, redact
 from .serve import serve as serve_forever
 from .sql_command import describe
 from .web import WebSettings, parse_listen_address
+from .web_config import load_web_config
+from .web_guard import WebGuard
 
 app = typer.Typer(
     name="table-queue-exporter",
@@ -39,6 +42,14 @@ DatabaseDsn = Annotated[
         "--database.dsn",
         envvar=_ENV + "DATABASE_DSN",
         help="Without a file: this database, and the queues of known kinds found in it.",
+    ),
+]
+WebConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--web.config.file",
+        envvar=_ENV + "WEB_CONFIG_FILE",
+        help="TLS and passwords, in the format of exporter-toolkit.",
     ),
 ]
 Level = Annotated[
@@ -92,6 +103,7 @@ def serve(
             help="Put before every path.",
         ),
     ] = "",
+    web_config_file: WebConfigFile = None,
     enable_lifecycle: Annotated[
         bool,
         typer.Option(
@@ -109,23 +121,48 @@ def serve(
         host, port = parse_listen_address(listen_address)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--web.listen-address") from error
-    settings = WebSettings(
-        host, port, "/" + telemetry_path.strip("/"), _prefix(route_prefix), enable_lifecycle
-    )
+    path = "/" + telemetry_path.strip("/")
+    if path.startswith("/-/") or set(path) & set("{}?#"):
+        raise typer.BadParameter(
+            f"{path!r} cannot be served there", param_hint="--web.telemetry-path"
+        )
+    settings = WebSettings(host, port, path, _prefix(route_prefix), enable_lifecycle)
     exporter = Exporter(
         lambda: _configuration(config_file, database_dsn), search=config_file is None
     )
-    asyncio.run(serve_forever(exporter, settings))
+    guard = None if web_config_file is None else WebGuard(web_config_file)
+    asyncio.run(serve_forever(exporter, settings, guard))
 
 
 @app.command()
-def check(config_file: ConfigFile = None) -> None:
-    """Validate a configuration file. Needs no database."""
-    if config_file is None:
+def check(config_file: ConfigFile = None, web_config_file: WebConfigFile = None) -> None:
+    """Validate configuration files. Needs no database."""
+    if config_file is None and web_config_file is None:
         raise typer.BadParameter("name a file", param_hint="--config.file")
-    config = load_config(config_file)
-    names = ", ".join(f"{queue.database}/{queue.name}" for queue in config.queues) or "none"
-    typer.echo(f"{config_file}: fine. Databases: {', '.join(config.databases)}. Queues: {names}.")
+    problems: list[Problem] = []
+    lines = []
+    if config_file is not None:
+        try:
+            config = load_config(config_file)
+        except ConfigError as error:
+            problems += error.problems
+        else:
+            names = ", ".join(f"{queue.database}/{queue.name}" for queue in config.queues) or "none"
+            databases = ", ".join(config.databases)
+            lines.append(f"{config_file}: fine. Databases: {databases}. Queues: {names}.")
+    if web_config_file is not None:
+        try:
+            web_config = load_web_config(web_config_file)
+        except ConfigError as error:
+            problems += error.problems
+        else:
+            tls = "off" if web_config.context is None else "on"
+            users = ", ".join(web_config.users) or "none"
+            lines.append(f"{web_config_file}: fine. TLS: {tls}. Users: {users}.")
+    for line in lines:
+        typer.echo(line)
+    if problems:
+        raise ConfigError(problems)
 
 
 @app.command()
@@ -143,6 +180,34 @@ def sql(
     """Print the statements that a poll sends, ready for psql, and the GRANTs that they need."""
     config = _configuration(config_file, database_dsn)
     typer.echo(asyncio.run(describe(config, queue, offline=offline)), nl=False)
+
+
+@app.command()
+def demo(
+    fault: Annotated[
+        str | None, typer.Option("--fault", help="Switch this fault on; `list` shows them all.")
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option("--duration", help="End by itself after this, such as 30s.")
+    ] = None,
+    listen_address: Annotated[
+        str, typer.Option("--web.listen-address", help="host:port of the exporter.")
+    ] = "127.0.0.1:9947",
+) -> None:
+    """Run a queue with workers and faults on a private PostgreSQL, and the exporter reading it."""
+    # The demo is an extra: what serves metrics must not depend on it.
+    from .demo import runner
+    from .demo.faults import FAULTS
+
+    if fault == "list":
+        for name, known in FAULTS.items():
+            typer.echo(f"{name:<14} {known.description}")
+        return
+    try:
+        seconds = None if duration is None else parse_duration(duration)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--duration") from error
+    raise typer.Exit(asyncio.run(runner.run(fault, seconds, listen_address)))
 
 
 def _prefix(text: str) -> str:

@@ -1,6 +1,5 @@
 """Configuration file → validated, frozen settings; every error at once, with its place."""
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,6 +16,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from .config_checks import cross_checks, did_you_mean, fill_empty
 from .dsn import check_dsn
 from .durations import parse_duration
 from .errors import ConfigError, Problem
@@ -165,7 +165,7 @@ class QueueConfig(QueueSettings):
         known = preset_names()
         if value not in known:
             raise ValueError(
-                f"there is no preset {value!r}{_did_you_mean(value, known)}; "
+                f"there is no preset {value!r}{did_you_mean(value, known)}; "
                 f"known: {', '.join(known)}"
             )
         return value
@@ -227,74 +227,49 @@ def parse_config(
         if not problems:
             problems.append(source.problem((), "must hold keys: databases, defaults, queues"))
     else:
-        _fold_defaults(source.data)
+        fill_empty(source.data)
+        folded = _fold_defaults(source.data)
         try:
             parsed = _File.model_validate(source.data)
         except ValidationError as error:
-            problems += [_problem(source, detail) for detail in error.errors()]
+            # What is wrong in a default is said once, where it stands.
+            details = [detail for detail in error.errors() if detail["loc"][:3] not in folded]
+            found = [_problem(source, detail) for detail in details]
+            told = {problem.path for problem in source.problems}
+            problems += [problem for problem in found if problem.path not in told]
         else:
             config = Config.model_construct(
                 databases=parsed.databases, queues=parsed.queues, max_series=parsed.max_series
             )
-        problems += _cross_checks(source, source.data)
+        problems += cross_checks(source, source.data)
     if problems or config is None:
         raise ConfigError(sorted(problems, key=lambda problem: problem.line or 0))
     return config
 
 
-def _fold_defaults(data: dict[str, object]) -> None:
+def _fold_defaults(data: dict[str, object]) -> set[YamlPath]:
+    """Lays the queues over the defaults. Returns the paths that came from there."""
     defaults, queues = data.get("defaults"), data.get("queues")
+    folded: set[YamlPath] = set()
     if isinstance(defaults, dict) and isinstance(queues, list):
         known = {k: v for k, v in defaults.items() if k in QueueSettings.model_fields}
-        data["queues"] = [known | queue if isinstance(queue, dict) else queue for queue in queues]
+        for index, queue in enumerate(queues):
+            if isinstance(queue, dict):
+                folded |= {("queues", index, key) for key in known.keys() - queue.keys()}
+                queues[index] = known | queue
+    return folded
 
 
-def _cross_checks(source: YamlSource, data: dict[str, object]) -> list[Problem]:
-    """What pydantic cannot see: references between parts, names given twice, files to read."""
-    problems = []
-    databases, queues = data.get("databases"), data.get("queues")
-    names = [str(name) for name in databases] if isinstance(databases, dict) else []
-    seen: dict[tuple[object, object], int] = {}
-    for index, queue in enumerate(queues if isinstance(queues, list) else []):
-        if not isinstance(queue, dict):
-            continue
-        database, name = queue.get("database"), queue.get("name")
-        if isinstance(database, str) and names and database not in names:
-            hint = _did_you_mean(database, names)
-            problems.append(
-                source.problem(
-                    ("queues", index, "database"), f"there is no database {database!r}{hint}"
-                )
-            )
-        if isinstance(name, str) and (database, name) in seen:
-            problems.append(
-                source.problem(
-                    ("queues", index, "name"),
-                    f"{name!r} is already the name of queues[{seen[database, name]}]",
-                )
-            )
-        seen.setdefault((database, name), index)
-        if queue.get("preset") == "none":
-            problems += [
-                source.problem(("queues", index), f"{key} is required with preset none")
-                for key in ("enqueued_at", "waiting")
-                if not queue.get(key)
-            ]
-    for name, database in databases.items() if isinstance(databases, dict) else ():
-        if not isinstance(database, dict):
-            continue
-        for key in ("dsn_file", "password_file"):
-            value = database.get(key)
-            if isinstance(value, str) and not Path(value).is_file():
-                problems.append(
-                    source.problem(("databases", str(name), key), f"there is no file {value}")
-                )
-        problems += [
-            source.problem(("databases", str(name), key), f"give either {key} or {key}_file")
-            for key in ("dsn", "password")
-            if key in database and f"{key}_file" in database
-        ]
-    return problems
+_MESSAGES = {
+    "missing": "is required",
+    "model_type": "must hold keys",
+    "dict_type": "must hold keys",
+    "tuple_type": "must be a list",
+    "string_type": "must be text: put it into quotes",
+    "string_unicode": "is not valid text",
+    "too_short": "must hold at least one",
+    "string_too_short": "is empty",
+}
 
 
 def _problem(source: YamlSource, detail: ErrorDetails) -> Problem:
@@ -303,10 +278,10 @@ def _problem(source: YamlSource, detail: ErrorDetails) -> Problem:
     kind = detail["type"]
     if kind == "extra_forbidden":
         return source.problem(
-            path, f"is not a known key{_did_you_mean(str(path[-1]), _keys_at(path))}"
+            path, f"is not a known key{did_you_mean(str(path[-1]), _keys_at(path))}"
         )
-    if kind == "missing":
-        return source.problem(path, "is required")
+    if kind in _MESSAGES:
+        return source.problem(path, _MESSAGES[kind])
     message = detail["msg"].removeprefix("Value error, ")
     return source.problem(path, message[0].lower() + message[1:])
 
@@ -321,8 +296,3 @@ def _keys_at(path: YamlPath) -> list[str]:
         "defaults": QueueSettings.model_fields,
     }
     return list(fields.get(str(path[0]), ()))
-
-
-def _did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""

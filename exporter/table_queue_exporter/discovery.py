@@ -1,10 +1,10 @@
 """Finds the tables of known presets. Reads the catalog only, no row of any table."""
 
+from .access import Select
 from .config import QueueConfig
 from .model import Preset, load_preset, preset_names
 from .postgres import Connection, Session
 from .sqltext import TableName, quote_literal
-from .statements import Select
 
 
 async def discover(connection: Connection, database: str, session: Session) -> list[QueueConfig]:

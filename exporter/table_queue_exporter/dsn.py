@@ -22,9 +22,12 @@ def check_dsn(dsn: str) -> None:
     """
     scheme, separator, rest = dsn.partition("://")
     if separator and scheme in ("postgresql", "postgres"):
-        authority = rest.partition("?")[0]
-        if authority.count("@") > 1:
-            raise ValueError(f"the dsn holds more than one @: {_ADVICE}")
+        authority, _, path = rest.partition("/")
+        user, at, host = authority.partition("@")
+        if "@" in host or "@" in path.partition("?")[0]:
+            raise ValueError(f"the dsn holds an @ that ends no user and password: {_ADVICE}")
+        if at and "?" in user:
+            raise ValueError(f"the dsn holds a ? before its @: {_ADVICE}")
     try:
         parameters = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
@@ -54,7 +57,11 @@ def complete_dsn(
             raise PollError(Reason.CONNECTION, f"dsn_file {dsn_file}: {error}") from None
     if password_file is not None:
         password = _read_secret(password_file, "password_file")
-    return dsn if password is None else make_conninfo(dsn, password=password)
+    if password is None:
+        return dsn
+    if "\0" in password:
+        raise PollError(Reason.CONNECTION, "the password holds a zero byte, which no server takes")
+    return make_conninfo(dsn, password=password)
 
 
 def secrets_of(dsn: str) -> set[str]:

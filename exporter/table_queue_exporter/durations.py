@@ -11,9 +11,9 @@ _UNITS = {
     "s": 1.0,
     "ms": 0.001,
 }
-_PATTERN = re.compile(
-    r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?"
-)
+_PATTERN = re.compile("".join(rf"(?:([0-9]+){unit})?" for unit in _UNITS))
+_LONGEST = 292 * _UNITS["y"]
+"""Prometheus's own limit: nanoseconds in 64 bits."""
 
 
 def parse_duration(text: str) -> float:
@@ -30,7 +30,10 @@ def parse_duration(text: str) -> float:
             f"{text!r} is not a duration: write a number and a unit, such as 15s, 5m or 1h30m"
         )
     amounts = zip(match.groups(), _UNITS.values(), strict=True)
-    return sum(int(amount) * unit for amount, unit in amounts if amount is not None)
+    seconds = sum(float(amount) * unit for amount, unit in amounts if amount is not None)
+    if seconds > _LONGEST:
+        raise ValueError(f"{text[:20]!r} is too long: the longest duration is 292y")
+    return seconds
 
 
 def format_duration(seconds: float) -> str:

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
+from .access import Access, Select, Shape
 from .errors import PollError, Reason
 from .model import REQUIRED, QueueModel
 from .postgres import Connection, Session
 from .reading import Row
 from .sqltext import names_in, quote_literal
-from .statements import USED, Access, Select, Shape
+from .statements import USED
 
 _PROBE_SETTINGS = (
     "enable_bitmapscan=off",

@@ -37,7 +37,7 @@ class _Capped:
         return cut
 
     def known(self) -> list[str]:
-        return [*self.values, *([OTHER] if self.limited else [])]
+        return list(self.values | ({OTHER: None} if self.limited else {}))
 
 
 class LabelSets:

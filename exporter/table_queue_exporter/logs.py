@@ -46,13 +46,24 @@ class Redactor:
     def process(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
         """A structlog processor."""
         for key, value in event.items():
-            if isinstance(value, str):
-                event[key] = self(value)
+            if value is not None and not isinstance(value, bool | int | float):
+                event[key] = self(str(value))
         return event
 
 
 redact = Redactor()
 """The process's redactor."""
+
+
+def _printable(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Control characters, escaped: a server's message may quote any value of a row."""
+    for key, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[key] = "".join(
+                c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode()
+                for c in value
+            )
+    return event
 
 
 def configure_logging(level: LogLevel, log_format: LogFormat) -> None:
@@ -72,6 +83,7 @@ def configure_logging(level: LogLevel, log_format: LogFormat) -> None:
             structlog.processors.format_exc_info,
             structlog.processors.EventRenamer("msg"),
             redact.process,
+            *([] if log_format is LogFormat.JSON else [_printable]),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),

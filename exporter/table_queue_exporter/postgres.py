@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import psycopg
 from psycopg.rows import dict_row
 
+from .access import Select
 from .config import DatabaseConfig
 from .dsn import complete_dsn, secrets_of
 from .errors import PollError, Reason
 from .logs import redact
 from .reading import Row
 from .sqltext import quote_literal
-from .statements import Select
 
 APPLICATION_NAME = "table-queue-exporter"
 _DEADLINE_GRACE = 2.0

@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 
 from . import metrics
+from .access import Select
 from .config import DatabaseConfig
 from .errors import PollError, Reason
 from .inspection import Inspection, inspect
@@ -25,7 +26,7 @@ from .reading import (
     read_waiting_counts,
 )
 from .server_stats import read_table, table_statement
-from .statements import QueueStatements, Select, build_statements
+from .statements import QueueStatements, build_statements
 from .store import QueueState
 
 INSPECTION_AGE = 300.0
@@ -77,8 +78,10 @@ class QueueReader:
         """
         try:
             statements = await self.statements(connection)
-            yield self._ages(await self._run(connection, statements.ages))
-            yield self._counts(await self._run(connection, statements.counts))
+            ages = await self._run(connection, statements.ages)
+            yield self._ages(ages)
+            counts = await self._run(connection, statements.counts)
+            yield self._counts(counts, ages.get("in_flight", []))
             rows = await self._run(connection, [table_statement(self._model)])
             yield read_table(self._model, rows["table"][0])
         except PollError as error:
@@ -106,24 +109,20 @@ class QueueReader:
         model, table = self.state.model, GaugeTable()
         read_waiting_ages(table, self._grouped(results["waiting_ages"]))
         if "in_flight" in results:
-            read_in_flight_ages(
-                table,
-                self._grouped(results["in_flight"]),
-                has_lease=model.lease_until is not None,
-                has_start=model.started_at is not None,
-            )
+            in_flight = self._grouped(results["in_flight"])
+            has_lease = model.lease_until is not None
+            has_start = model.started_at is not None
+            read_in_flight_ages(table, in_flight, has_lease=has_lease, has_start=has_start)
+            read_in_flight_counts(table, in_flight, has_lease=has_lease)
         return Step("ages", table.gauges())
 
-    def _counts(self, results: dict[str, list[Row]]) -> Step:
+    def _counts(self, results: dict[str, list[Row]], in_flight: list[Row]) -> Step:
         model, table = self.state.model, GaugeTable()
         has_attempts = model.get("attempts") is not None
         waiting = self._grouped(results["waiting_counts"])
-        in_flight = self._grouped(results.get("in_flight", []))
         read_waiting_counts(table, waiting, has_attempts=has_attempts)
-        if "in_flight" in results:
-            read_in_flight_counts(table, in_flight, has_lease=model.lease_until is not None)
         if has_attempts:
-            read_attempts_max(table, waiting, in_flight)
+            read_attempts_max(table, waiting, self._grouped(in_flight))
         if "recently_failed" in results:
             read_recently_failed(table, self._grouped(results["recently_failed"]))
         newest: dict[tuple[Metric, str | None], float] = {}

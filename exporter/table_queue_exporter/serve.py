@@ -10,6 +10,7 @@ from . import __version__
 from .app import Exporter
 from .errors import ConfigError, ExporterError
 from .web import Site, WebSettings
+from .web_guard import WebGuard
 
 log = structlog.get_logger()
 
@@ -17,7 +18,7 @@ _SHUTDOWN_TIMEOUT = 1.0
 """Seconds that open requests get to end; everything must be over within 5."""
 
 
-async def serve(exporter: Exporter, settings: WebSettings) -> None:
+async def serve(exporter: Exporter, settings: WebSettings, guard: WebGuard | None = None) -> None:
     """Serves until SIGTERM or SIGINT. SIGHUP reloads. Raises ExporterError at a taken port."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -31,14 +32,19 @@ async def serve(exporter: Exporter, settings: WebSettings) -> None:
         task.add_done_callback(reloads.discard)
 
     loop.add_signal_handler(signal.SIGHUP, reload)
+    application = Site(exporter, settings).application()
+    context = None
+    if guard is not None:
+        application.middlewares.append(guard.middleware())
+        context = guard.context()
     runner = web.AppRunner(
-        Site(exporter, settings).application(),
+        application,
         access_log=None,
         shutdown_timeout=_SHUTDOWN_TIMEOUT,
     )
     await runner.setup()
     try:
-        site = web.TCPSite(runner, settings.host, settings.port)
+        site = web.TCPSite(runner, settings.host, settings.port, ssl_context=context)
         try:
             await site.start()
         except OSError as error:

@@ -1,11 +1,11 @@
 """Statements about the table and the database as a whole, and how their rows are read."""
 
 from . import metrics
+from .access import Select
 from .metrics import Metric
 from .model import QueueModel
 from .reading import DatabaseReading, Row, TableReading, number
 from .sqltext import quote_literal
-from .statements import Select
 
 
 def table_statement(model: QueueModel) -> Select:

@@ -1,5 +1,6 @@
 """The command ``sql``: the exact statements of a poll and the privileges that they need."""
 
+from .access import Access, Shape
 from .config import Config, DatabaseConfig
 from .errors import ConfigError, Problem
 from .inspection import Inspection, inspect, used_expressions
@@ -7,7 +8,7 @@ from .model import QueueModel
 from .postgres import Connection, Session, build_message
 from .server_stats import DATABASE_STATEMENT, table_statement
 from .sqltext import names_in, quote_name
-from .statements import Access, Shape, build_statements
+from .statements import build_statements
 from .store import QueueState, new_queue_state
 
 ROLE = "table_queue_exporter"

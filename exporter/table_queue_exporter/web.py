@@ -83,12 +83,12 @@ class Site:
         return app
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        form = negotiate(request.headers.get("Accept", ""))
+        form = negotiate(", ".join(request.headers.getall("Accept", [])))
         body = self._exporter.page.body(form) + self._process.render(form)
         if form is Format.OPENMETRICS:
             body += _EOF
         headers = {"Content-Type": form.value, "Vary": "Accept, Accept-Encoding"}
-        if _accepts_gzip(request.headers.get("Accept-Encoding", "")):
+        if _accepts_gzip(", ".join(request.headers.getall("Accept-Encoding", []))):
             headers["Content-Encoding"] = "gzip"
             body = gzip.compress(body, compresslevel=1)
         return web.Response(body=body, headers=headers)

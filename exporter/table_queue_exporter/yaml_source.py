@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import yaml
@@ -11,6 +11,8 @@ from .errors import Problem
 
 YamlPath = tuple[str | int, ...]
 _REFERENCE = re.compile(r"\$(?:\$|\{([^}]*)\})")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAMING = re.compile(r"""(undefined alias|the tag|tag handle) ['"][\s\S]*""")
 
 
 @dataclass
@@ -57,8 +59,9 @@ def load_yaml(text: str, file: str, environment: Mapping[str, str] | None = None
     It is replaced after parsing, so that no character of the value can change the structure.
     """
     source = YamlSource(file)
-    loader = yaml.SafeLoader(text)
+    loader: yaml.SafeLoader | None = None
     try:
+        loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is not None:
             variables = os.environ if environment is None else environment
@@ -66,11 +69,21 @@ def load_yaml(text: str, file: str, environment: Mapping[str, str] | None = None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = None if mark is None else mark.line + 1
-        source.problems.append(Problem(file, line, "", f"not valid YAML: {error.problem}"))
+        # A value that begins with * or ! was meant as text, and may be a password.
+        reason = _NAMING.sub(
+            r"\1; put a value that begins with * or ! into quotes", error.problem or ""
+        )
+        source.problems.append(Problem(file, line, "", f"not valid YAML: {reason}"))
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        source.problems.append(
+            Problem(file, line, "", f"not valid YAML: it holds the character {error.character:#x}")
+        )
     except yaml.YAMLError as error:
         source.problems.append(Problem(file, None, "", f"not valid YAML: {error}"))
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
     return source
 
 
@@ -83,23 +96,45 @@ class _Builder:
         self._source = source
         self._loader = loader
         self._variables = variables
+        self._open: set[int] = set()
+        self._own: dict[int, list[yaml.Node]] = {}
 
     def build(self, node: yaml.Node, path: YamlPath) -> object:
         self._source.lines.setdefault(path, node.start_mark.line + 1)
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path)
-        if isinstance(node, yaml.SequenceNode):
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        if id(node) in self._open:
+            self._source.problems.append(self._source.problem(path, "holds itself"))
+            return None
+        self._open.add(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node, path)
             return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
-        value = self._loader.construct_object(node)
+        finally:
+            self._open.discard(id(node))
+
+    def _scalar(self, node: yaml.ScalarNode, path: YamlPath) -> object:
+        try:
+            value: object = self._loader.construct_object(node)
+        except (ValueError, KeyError, AttributeError):  # 2024-13-45, !!int x, !!bool x
+            kind = node.tag.rpartition(":")[2]
+            self._source.problems.append(
+                self._source.problem(path, f"is not a valid {kind}; put text into quotes")
+            )
+            return ""
         return self._filled(value, path) if isinstance(value, str) else value
 
     def _mapping(self, node: yaml.MappingNode, path: YamlPath) -> dict[str, object]:
-        self._loader.flatten_mapping(node)  # "<<: *anchor"
+        own = self._own.setdefault(id(node), [key for key, _ in node.value])
+        self._loader.flatten_mapping(node)  # "<<: *anchor"; what it brings stands first
         result: dict[str, object] = {}
+        written = set()
         for key_node, value_node in node.value:
             key = self._key(key_node)
             key_path = (*path, key)
-            if key in result:
+            is_own = any(key_node is known for known in own)
+            if is_own and key in written:
                 self._source.problems.append(
                     Problem(
                         self._source.file,
@@ -108,19 +143,27 @@ class _Builder:
                         "is given twice",
                     )
                 )
+            if is_own:
+                written.add(key)
             self._source.lines[key_path] = key_node.start_mark.line + 1
             result[key] = self.build(value_node, key_path)
         return result
 
     def _key(self, node: yaml.Node) -> str:
-        value: Hashable = self._loader.construct_object(node)
-        return value if isinstance(value, str) else str(value)
+        return str(node.value) if isinstance(node, yaml.ScalarNode) else "?"
 
     def _filled(self, value: str, path: YamlPath) -> str:
         def replace(match: re.Match[str]) -> str:
             name = match.group(1)
             if name is None:
                 return "$"
+            if not _VARIABLE.fullmatch(name):
+                self._source.problems.append(
+                    self._source.problem(
+                        path, "holds ${…} without a variable's name: write $$ for a dollar sign"
+                    )
+                )
+                return ""
             if name not in self._variables:
                 self._source.problems.append(
                     self._source.problem(path, f"the environment variable {name} is not set")

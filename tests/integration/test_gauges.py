@@ -1,8 +1,9 @@
 """What the page says of a queue, against what the table holds."""
 
+import psycopg
 import pytest
-
 from table_queue_exporter.demo.server import LocalServer
+
 from tests.support.queues import (
     PAYMENT,
     REFERENCE_SCHEMA,
@@ -225,7 +226,7 @@ async def test_times_without_zone_on_a_server_in_tokyo(dsn: str) -> None:
 
 
 NASTY = {
-    "quotes": "it's \"quoted\"",
+    "quotes": 'it\'s "quoted"',
     "newline": "two\nlines",
     "backslash": "back\\slash \\n",
     "emoji": "🚚" * 40,
@@ -235,8 +236,6 @@ NASTY = {
 
 
 async def test_task_types_of_every_kind(dsn: str) -> None:
-    import psycopg
-
     execute(dsn, REFERENCE_SCHEMA)
     with psycopg.connect(dsn, autocommit=True) as connection:
         for task_type in NASTY.values():
@@ -281,7 +280,8 @@ async def test_a_million_waiting_rows(newest_dsn: str) -> None:
         "SELECT 'type ' || i % 10, now() - i * interval '1 ms', now() - i * interval '1 ms' "
         "FROM generate_series(1, 999990) i",
         "INSERT INTO payment (task_type, created_at, next_attempt_at) "
-        "SELECT 'zz few', now() - interval '3 h', now() - interval '2 h' FROM generate_series(1, 10)",
+        "SELECT 'zz few', now() - interval '3 h', now() - interval '2 h' "
+        "FROM generate_series(1, 10)",
         "VACUUM ANALYZE payment",
     )
     page = await read_once(configuration(newest_dsn, PAYMENT))

@@ -1,0 +1,38 @@
+"""What a table's indexes make cheap, and the SELECTs that are built for it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+SETTINGS_WALK = ("enable_bitmapscan=off", "enable_sort=off")
+"""A bitmap or a sort would read the whole group before LIMIT could cut it."""
+SETTINGS_FREE = ("enable_bitmapscan=on", "enable_sort=on")
+
+
+class Access(StrEnum):
+    """What the table's indexes make cheap. Each name is one probe of the planner."""
+
+    WALK_BY_DUE = "waiting tasks of each type in due order"
+    WALK_BY_AGE = "waiting tasks of each type in enqueue order"
+    WAITING_BY_AGE = "waiting tasks in enqueue order"
+    WAITING_BY_DUE = "waiting tasks in due order"
+    PROCESSING_BY_LEASE = "claimed tasks in the order in which their leases end"
+    FAILED_BY_FINISH = "failed tasks by finish time"
+    NEWEST_ENQUEUED = "the newest task of each queue"
+    NEWEST_FINISHED = "the newest finished task of each queue"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is known of a table beyond its model: cheap accesses, and keys that may be NULL."""
+
+    accesses: frozenset[Access]
+    nullable: frozenset[str] = frozenset(("queue", "task_type", "due_at"))
+
+
+@dataclass(frozen=True)
+class Select:
+    """One SELECT of a message, with the planner settings that it needs."""
+
+    name: str
+    sql: str
+    settings: tuple[str, ...] = SETTINGS_FREE
