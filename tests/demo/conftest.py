@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 from psycopg import AsyncConnection
+
 from table_queue_exporter.demo.queue import Connection
 from table_queue_exporter.demo.server import LocalServer
 from table_queue_exporter.demo.stage import create_schema

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest_asyncio
+
 from table_queue_exporter.demo.faults import FAULTS
 from table_queue_exporter.demo.stage import Demo
-
 from tests.demo.support import FAST, eventually
 
 LIVE = "status IN ('NEW', 'PROCESSING')"

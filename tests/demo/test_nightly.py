@@ -6,6 +6,7 @@ from datetime import date
 
 import psycopg
 import pytest
+
 from table_queue_exporter.demo import nightly, queue
 from table_queue_exporter.demo.queue import Connection
 

@@ -7,10 +7,10 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
+
 from table_queue_exporter.demo import queue
 from table_queue_exporter.demo.queue import Connection
 from table_queue_exporter.demo.stage import DemoError, create_schema
-
 from tests.demo.support import FAST
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+
 from table_queue_exporter.demo.processes import alive, children_of
 from table_queue_exporter.demo.server import (
     LocalServer,

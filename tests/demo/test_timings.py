@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from table_queue_exporter.demo.timings import Timings
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import aiohttp
 import pytest
 import pytest_asyncio
+
 from table_queue_exporter.demo.neighbour import KEY_HEADER, Mode, Neighbour
 from table_queue_exporter.demo.processes import alive
 from table_queue_exporter.demo.stage import Demo
-
 from tests.demo.support import FAST, eventually
 
 

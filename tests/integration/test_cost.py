@@ -5,12 +5,12 @@ import itertools
 import time
 
 import psycopg
+
 from table_queue_exporter.app import Exporter
 from table_queue_exporter.config import parse_config
 from table_queue_exporter.demo import queue as demo_queue
 from table_queue_exporter.demo.server import LocalServer
 from table_queue_exporter.exposition import Format
-
 from tests.support.pages import Metrics
 from tests.support.plans import load, pages, statements_of
 from tests.support.queues import (

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from table_queue_exporter.demo.server import LocalServer
 
+from table_queue_exporter.demo.server import LocalServer
 from tests.conftest import program
 from tests.support.pages import Metrics
 from tests.support.processes import ExporterProcess, free_port, wait_until

@@ -2,8 +2,8 @@
 
 import psycopg
 import pytest
-from table_queue_exporter.demo.server import LocalServer
 
+from table_queue_exporter.demo.server import LocalServer
 from tests.support.queues import (
     PAYMENT,
     REFERENCE_SCHEMA,

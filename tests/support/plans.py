@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 
 import psycopg
+
 from table_queue_exporter.access import Select
 from table_queue_exporter.config import QueueConfig, parse_config
 from table_queue_exporter.postgres import Connection, Session

@@ -4,6 +4,7 @@ import asyncio
 from importlib import resources
 
 import psycopg
+
 from table_queue_exporter.app import Exporter
 from table_queue_exporter.config import parse_config
 from table_queue_exporter.exposition import Format
