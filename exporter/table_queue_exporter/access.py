@@ -19,6 +19,9 @@ class Access(StrEnum):
     FAILED_BY_FINISH = "failed tasks by finish time"
     NEWEST_ENQUEUED = "the newest task of each queue"
     NEWEST_FINISHED = "the newest finished task of each queue"
+    ENQUEUED_BY_TIME = "tasks by enqueue time"
+    FINISHED_BY_TIME = "finished tasks by finish time"
+    TASK_BY_ID = "one task by its id"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from .exposition import Page
 from .logs import redact
 from .poller import DatabasePoller
 from .publisher import Publisher
+from .state import StateDirectory
+from .state_writer import StateWriter
 from .store import DatabaseState, QueueState, new_queue_state
 
 log = structlog.get_logger()
@@ -25,8 +27,11 @@ _DATABASE_STALE = 45.0
 class _Database:
     """One database's poller and what it reads."""
 
-    def __init__(self, name: str, config: DatabaseConfig, publisher: Publisher) -> None:
+    def __init__(
+        self, name: str, config: DatabaseConfig, publisher: Publisher, writer: StateWriter
+    ) -> None:
         self.config = config
+        self._writer = writer
         self.state = DatabaseState(name, _DATABASE_STALE)
         self.queues: list[QueueState] = []
         self.searched = False
@@ -37,7 +42,9 @@ class _Database:
     def start(self, queues: list[QueueState], *, search: bool) -> None:
         found = self._found if search else None
         self.searched = not search
-        self.poller = DatabasePoller(self.state, self.config, self._publisher.publish, found)
+        self.poller = DatabasePoller(
+            self.state, self.config, self._publisher.publish, self._writer, found
+        )
         self._publisher.publish(self.state)
         self._add(queues)
         self.task = asyncio.create_task(self.poller.run(), name=f"poll {self.state.name}")
@@ -55,7 +62,7 @@ class _Database:
             names = ", ".join(f"{queue.name} ({queue.preset})" for queue in new)
             log.info("queues found", database=self.state.name, queues=names or "none")
         self.searched = True
-        self._add([new_queue_state(queue) for queue in new])
+        self._add([self._writer.restored(new_queue_state(queue)) for queue in new])
 
     async def stop(self) -> None:
         if self.task is not None:
@@ -69,7 +76,13 @@ class Exporter:
     With ``search``, the databases are searched for known queues.
     """
 
-    def __init__(self, load: Callable[[], Config], *, search: bool = False) -> None:
+    def __init__(
+        self,
+        load: Callable[[], Config],
+        *,
+        search: bool = False,
+        state_directory: StateDirectory | None = None,
+    ) -> None:
         self._load = load
         self._search = search
         self._config = load()
@@ -78,10 +91,13 @@ class Exporter:
         self._reloaded = time.time()
         self.page = Page(self._config.max_series)
         self._publisher = Publisher(self.page)
+        self._reload_ok = True
+        self._writer = StateWriter(state_directory, self._publish_self)
+        self._reloading = asyncio.Lock()
 
     def start(self) -> None:
         """Starts polling. Needs a running event loop."""
-        self._publisher.publish_exporter(reload_ok=True, reloaded=self._reloaded)
+        self._publish_self()
         for name in self._config.databases:
             self._start(name, {})
 
@@ -94,22 +110,33 @@ class Exporter:
 
         Raises ConfigError, and then goes on with the last good one.
         """
+        async with self._reloading:
+            await self._reload()
+
+    async def _reload(self) -> None:
         try:
             config = self._load()
         except ConfigError as error:
-            self._publisher.publish_exporter(reload_ok=False, reloaded=self._reloaded)
+            self._reload_ok = False
+            self._publish_self()
             log.error("configuration not reloaded; the last good one stays", error=str(error))
             raise
         old, self._config = self._config, config
+        self.page.max_series = config.max_series
         for name in list(self._databases):
             unchanged = config.databases.get(name) == old.databases[name]
             if not unchanged or config.queues_of(name) != old.queues_of(name):
                 await self._restart(name, keep=name in config.databases)
         for name in config.databases.keys() - self._databases.keys():
             self._start(name, {})
-        self._reloaded = time.time()
-        self._publisher.publish_exporter(reload_ok=True, reloaded=self._reloaded)
+        self._reload_ok, self._reloaded = True, time.time()
+        self._publish_self()
         log.info("configuration reloaded")
+
+    def _publish_self(self) -> None:
+        self._publisher.publish_exporter(
+            reload_ok=self._reload_ok, reloaded=self._reloaded, write_errors=self._writer.errors
+        )
 
     async def _restart(self, name: str, *, keep: bool) -> None:
         database = self._databases.pop(name)
@@ -121,13 +148,15 @@ class Exporter:
             self._start(name, {queue.config.name: queue for queue in database.queues})
 
     def _start(self, name: str, former: dict[str, QueueState]) -> None:
-        database = _Database(name, self._config.databases[name], self._publisher)
+        database = _Database(name, self._config.databases[name], self._publisher, self._writer)
         self._databases[name] = database
         queues = []
         for config in self._config.queues_of(name):
             queue = new_queue_state(config)
             if config.name in former:
                 queue.take_over(former[config.name])
+            else:
+                self._writer.restored(queue)
             queues.append(queue)
         database.start(queues, search=self._search)
 

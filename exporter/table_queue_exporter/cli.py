@@ -18,6 +18,7 @@ from .errors import ConfigError, ExporterError, Problem
 from .logs import LogFormat, LogLevel, configure_logging, redact
 from .serve import serve as serve_forever
 from .sql_command import describe
+from .state import StateDirectory
 from .web import WebSettings, parse_listen_address
 from .web_config import load_web_config
 from .web_guard import WebGuard
@@ -112,6 +113,14 @@ def serve(
             help="Allow POST /-/reload.",
         ),
     ] = False,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--state.dir",
+            envvar=_ENV + "STATE_DIR",
+            help="Keep the event counters here, so that they outlive the process.",
+        ),
+    ] = None,
     log_level: Level = LogLevel.INFO,
     log_format: LogForm = LogFormat.LOGFMT,
 ) -> None:
@@ -127,15 +136,26 @@ def serve(
             f"{path!r} cannot be served there", param_hint="--web.telemetry-path"
         )
     settings = WebSettings(host, port, path, _prefix(route_prefix), enable_lifecycle)
+    directory = None if state_dir is None else StateDirectory(state_dir)
     exporter = Exporter(
-        lambda: _configuration(config_file, database_dsn), search=config_file is None
+        lambda: _configuration(config_file, database_dsn),
+        search=config_file is None,
+        state_directory=directory,
     )
+    if directory is not None:
+        directory.open()
     guard = None if web_config_file is None else WebGuard(web_config_file)
     asyncio.run(serve_forever(exporter, settings, guard))
 
 
 @app.command()
-def check(config_file: ConfigFile = None, web_config_file: WebConfigFile = None) -> None:
+def check(
+    config_file: ConfigFile = None,
+    web_config_file: WebConfigFile = None,
+    syntax_only: Annotated[
+        bool, typer.Option("--syntax-only", help="Secrets' files need not exist here.")
+    ] = False,
+) -> None:
     """Validate configuration files. Needs no database."""
     if config_file is None and web_config_file is None:
         raise typer.BadParameter("name a file", param_hint="--config.file")
@@ -143,7 +163,7 @@ def check(config_file: ConfigFile = None, web_config_file: WebConfigFile = None)
     lines = []
     if config_file is not None:
         try:
-            config = load_config(config_file)
+            config = load_config(config_file, files=not syntax_only)
         except ConfigError as error:
             problems += error.problems
         else:
@@ -217,6 +237,10 @@ def _prefix(text: str) -> str:
 
 def _configuration(config_file: Path | None, dsn: str | None) -> Config:
     """The file's configuration, or one database with its queues yet to be found."""
+    if config_file is not None and dsn is not None:
+        raise typer.BadParameter(
+            "give either a file or --database.dsn, not both", param_hint="--database.dsn"
+        )
     if config_file is not None:
         return load_config(config_file)
     if dsn is None:

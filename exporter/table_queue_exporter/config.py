@@ -112,6 +112,24 @@ class QueueSettings(_Settings):
         ge=1,
         description="Values of the queue column with a label of their own; the rest is `_other`.",
     )
+    buckets: tuple[Duration, ...] | None = Field(
+        None,
+        min_length=1,
+        description="Upper bounds of the histograms' buckets, in place of the default series.",
+    )
+    lookback: Duration | None = Field(
+        None,
+        description="How far a row's time may lie behind its commit, where another clock than the "
+        "server's stamps it.",
+    )
+    new_series_hold: Duration = Field(
+        60.0,
+        description="A new task type's counters are shown at 0 this long (and 2 intervals), so "
+        "that increase() sees their first events.",
+    )
+    exemplars: bool = Field(
+        False, description="In OpenMetrics, each bucket names a task that fell into it."
+    )
     budget: float = Field(
         0.05, gt=0, le=1, description="Share of its interval that a poll may take."
     )
@@ -204,18 +222,27 @@ class _File(Config):
     defaults: QueueSettings = QueueSettings()
 
 
-def load_config(path: Path, *, environment: Mapping[str, str] | None = None) -> Config:
-    """Reads and validates a configuration file. Raises ConfigError with every problem."""
+def load_config(
+    path: Path, *, environment: Mapping[str, str] | None = None, files: bool = True
+) -> Config:
+    """Reads and validates a configuration file. Raises ConfigError with every problem.
+
+    Without ``files``, secrets' files need not exist: they rarely do where a change is checked.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise ConfigError([Problem(str(path), None, "", f"cannot be read: {reason}")]) from error
-    return parse_config(text, str(path), environment=environment)
+    return parse_config(text, str(path), environment=environment, files=files)
 
 
 def parse_config(
-    text: str, file: str = "<text>", *, environment: Mapping[str, str] | None = None
+    text: str,
+    file: str = "<text>",
+    *,
+    environment: Mapping[str, str] | None = None,
+    files: bool = True,
 ) -> Config:
     """Validates the text of a configuration file. Raises ConfigError with every problem."""
     source = load_yaml(text, file, environment)
@@ -241,7 +268,7 @@ def parse_config(
             config = Config.model_construct(
                 databases=parsed.databases, queues=parsed.queues, max_series=parsed.max_series
             )
-        problems += cross_checks(source, source.data)
+        problems += cross_checks(source, source.data, files=files)
     if problems or config is None:
         raise ConfigError(sorted(problems, key=lambda problem: problem.line or 0))
     return config

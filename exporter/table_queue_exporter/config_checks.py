@@ -19,7 +19,9 @@ def fill_empty(data: dict[str, object]) -> None:
         data["databases"] = {name: {} if d is None else d for name, d in databases.items()}
 
 
-def cross_checks(source: YamlSource, data: dict[str, object]) -> list[Problem]:
+def cross_checks(
+    source: YamlSource, data: dict[str, object], *, files: bool = True
+) -> list[Problem]:
     """What pydantic cannot see: references between parts, names given twice, files to read."""
     problems = []
     databases, queues = data.get("databases"), data.get("queues")
@@ -58,7 +60,7 @@ def cross_checks(source: YamlSource, data: dict[str, object]) -> list[Problem]:
             continue
         for key in ("dsn_file", "password_file"):
             value = database.get(key)
-            if isinstance(value, str) and not _is_file(value):
+            if files and isinstance(value, str) and not _is_file(value):
                 # Not shown: somebody may have put the password itself there.
                 problems.append(
                     source.problem(("databases", str(name), key), "there is no file of that name")

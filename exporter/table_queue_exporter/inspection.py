@@ -139,6 +139,18 @@ def _probes(model: QueueModel) -> Iterator[tuple[Access, str]]:
     for access, column in ((Access.NEWEST_ENQUEUED, enqueued), (Access.NEWEST_FINISHED, finished)):
         if column is not None:
             yield access, ordered(f"{column} IS NOT NULL", f"{column} DESC", queue)
+    for access, column in (
+        (Access.ENQUEUED_BY_TIME, enqueued),
+        (Access.FINISHED_BY_TIME, finished),
+    ):
+        if column is not None:
+            yield access, ordered(f"{column} >= now() - interval '1 minute'", column, [])
+    if model.get("id"):
+        yield (
+            Access.TASK_BY_ID,
+            f"SELECT 1 FROM {table} "
+            f"WHERE {model['id']} = (SELECT {model['id']} FROM {table} LIMIT 1)",
+        )
 
 
 async def _is_cheap(connection: Connection, probe: str, session: Session) -> bool:

@@ -1,10 +1,24 @@
 """Label values: cut to length, capped in number, sticky once seen."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from .reading import Group
 
 LABEL_BYTES = 128
 OTHER = "_other"
 """The label under which everything beyond a cap is put together."""
+
+
+@dataclass(frozen=True)
+class SavedLabels:
+    """Label sets as a state file keeps them, in the order in which they came."""
+
+    queues: tuple[str, ...] = ()
+    queues_limited: bool = False
+    types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    types_limited: frozenset[str] = frozenset()
+
 
 LabelGroup = tuple[str, str | None]
 """(label ``queue``, label ``task_type`` or None where there is none)."""
@@ -77,3 +91,23 @@ class LabelSets:
     def queues_limited(self) -> bool:
         """Whether the table has more queues than labels."""
         return self._queues.limited
+
+    def saved(self) -> SavedLabels:
+        """What a state file keeps."""
+        return SavedLabels(
+            tuple(self._queues.values),
+            self._queues.limited,
+            {queue: tuple(types.values) for queue, types in self._types.items()},
+            frozenset(queue for queue, types in self._types.items() if types.limited),
+        )
+
+    def restore(self, saved: SavedLabels) -> None:
+        """Makes known what a state file kept; what was seen once stays."""
+        for value in saved.queues:
+            self._queues.label(value)
+        self._queues.limited |= saved.queues_limited
+        for queue, values in saved.types.items():
+            types = self._types.setdefault(queue, _Capped(self._max_task_types))
+            for value in values:
+                types.label(value)
+            types.limited |= queue in saved.types_limited

@@ -140,10 +140,68 @@ LAST_FINISHED = Metric(
     QUEUE,
     f"{STALE}; no `finished_at` or no index on it; the table holds no finished task",
 )
+NO_FINISH = "no `finished_at`, outcome predicate or index on the finish time"
+ENQUEUED = Metric(
+    "enqueued_total",
+    "counter",
+    "Tasks enqueued, each counted once.",
+    TYPE,
+    "no index on `enqueued_at`",
+)
+FINISHED = Metric(
+    "finished_total",
+    "counter",
+    "Tasks that reached a terminal status, each counted once.",
+    (*TYPE, "outcome"),
+    NO_FINISH,
+)
+ATTEMPTS = Metric(
+    "attempts_total",
+    "counter",
+    "Attempts begun.",
+    TYPE,
+    f"{NO_FINISH}; no `attempts` counted at claim; stands still while live tasks are too many "
+    "to sum",
+)
+RETRIES = Metric(
+    "retries_total",
+    "counter",
+    "Attempts begun after a failure or a release.",
+    TYPE,
+    "as `attempts_total`",
+)
+LEASE_RECLAIMS = Metric(
+    "lease_reclaims_total",
+    "counter",
+    "Attempts that took over an expired lease.",
+    TYPE,
+    "no `id`, lease or `attempts` counted at claim, or no index on them",
+)
+PROCESSING_SECONDS = Metric(
+    "processing_seconds",
+    "histogram",
+    "Start to finish of the final attempt of finished tasks.",
+    (*TYPE, "outcome"),
+    f"{NO_FINISH}; no `started_at`",
+)
+WAIT_SECONDS = Metric(
+    "wait_seconds",
+    "histogram",
+    "Due to start of the final attempt of finished tasks.",
+    TYPE,
+    f"{NO_FINISH}; no `started_at`",
+)
+EVENTS_EXACT = Metric(
+    "events_exact",
+    "gauge",
+    "1 while the event counters are exact; docs/exactness.md says when they are not.",
+    QUEUE,
+    "no event can be counted",
+)
 CLAMPED_VALUES = Metric(
     "clamped_values_total",
     "counter",
-    "Ages that were negative or absurd and were put to 0 or to the limit.",
+    "Ages and durations that were negative or absurd and were put to 0 or to the limit.",
     QUEUE,
 )
 OBJECTIVE_SECONDS = Metric(
@@ -233,6 +291,20 @@ LAST_AUTOVACUUM = Metric(
     TABLE,
     f"{NO_STATISTICS}; never vacuumed",
 )
+ROWS_INSERTED = Metric(
+    "rows_inserted_total",
+    "counter",
+    "Rows inserted, rolled back ones included.",
+    TABLE,
+    "on a standby, until a primary was read",
+)
+ROWS_DELETED = Metric(
+    "rows_deleted_total",
+    "counter",
+    "Rows deleted, rolled back ones included.",
+    TABLE,
+    "on a standby, until a primary was read",
+)
 XMIN_HORIZON_TRANSACTIONS = Metric(
     "xmin_horizon_age_transactions",
     "gauge",
@@ -271,6 +343,11 @@ RELOAD_TIMESTAMP = Metric(
     "gauge",
     "Unix time of the last successful reload.",
 )
+STATE_WRITE_ERRORS = Metric(
+    "exporter_state_write_errors_total",
+    "counter",
+    "States that could not be saved; the counters stand still until one can.",
+)
 SERIES_DROPPED = Metric(
     "exporter_series_dropped_total",
     "counter",
@@ -292,6 +369,14 @@ METRICS: tuple[Metric, ...] = (
     QUEUES_LIMITED,
     LAST_ENQUEUED,
     LAST_FINISHED,
+    ENQUEUED,
+    FINISHED,
+    ATTEMPTS,
+    RETRIES,
+    LEASE_RECLAIMS,
+    PROCESSING_SECONDS,
+    WAIT_SECONDS,
+    EVENTS_EXACT,
     CLAMPED_VALUES,
     OBJECTIVE_SECONDS,
     LEASE_SECONDS,
@@ -311,6 +396,8 @@ METRICS: tuple[Metric, ...] = (
     DEAD_ROWS,
     LIVE_ROWS,
     LAST_AUTOVACUUM,
+    ROWS_INSERTED,
+    ROWS_DELETED,
     XMIN_HORIZON_TRANSACTIONS,
     XMIN_HORIZON_SECONDS,
     DATABASE_UP,
@@ -318,6 +405,7 @@ METRICS: tuple[Metric, ...] = (
     BUILD_INFO,
     RELOAD_SUCCESSFUL,
     RELOAD_TIMESTAMP,
+    STATE_WRITE_ERRORS,
     SERIES_DROPPED,
 )
 """Every family, in the order in which pages and documents show them."""

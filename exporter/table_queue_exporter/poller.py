@@ -12,10 +12,12 @@ import structlog
 from .config import DatabaseConfig, QueueConfig
 from .discovery import discover
 from .errors import PollError, Reason
+from .events import EventState
 from .postgres import Connection, Session
 from .queue_reader import QueueReader
 from .reading import Step
 from .server_stats import DATABASE_STATEMENT, read_database
+from .state_writer import StateWriter
 from .store import STALE_INTERVALS, DatabaseState, Publish, QueueState, Timed
 
 log = structlog.get_logger()
@@ -55,8 +57,10 @@ class DatabasePoller:
         database: DatabaseState,
         config: DatabaseConfig,
         publish: Publish,
+        writer: StateWriter,
         found: Callable[[list[QueueConfig]], None] | None = None,
     ) -> None:
+        self._writer = writer
         self._state = database
         self._config = config
         self._publish = publish
@@ -91,7 +95,11 @@ class DatabasePoller:
                 job = min(self._jobs, key=lambda job: job.due)
                 await asyncio.sleep(max(job.due - time.monotonic(), 0))
                 begun = time.monotonic()
-                pace = await job.run()
+                try:
+                    pace = await job.run()
+                except Exception:  # a defect of ours must not stop the other jobs
+                    self._log.exception("a job failed unexpectedly")
+                    pace = _DEFAULT_INTERVAL
                 job.due = max(begun + pace * job.phase, time.monotonic())
                 job.phase = 1.0
         finally:
@@ -109,6 +117,8 @@ class DatabasePoller:
                 now = time.monotonic()
                 if isinstance(result, Step):
                     state.put_step(result, now)
+                elif isinstance(result, EventState):
+                    await self._writer.keep(state, result)
                 else:
                     state.table = Timed(result, now)
             await self._tell_missing(reader)

@@ -38,8 +38,11 @@ class Session:
         path = tuple(dict.fromkeys((schema, "public")))
         return cls(config.statement_timeout, config.lock_timeout, timezone, path)
 
-    def settings(self) -> list[str]:
-        """The SET LOCAL statements that open each message."""
+    def settings(self, *, one_snapshot: bool = False) -> list[str]:
+        """The SET LOCAL statements that open each message.
+
+        With ``one_snapshot`` all SELECTs of the message see the table as of the same moment.
+        """
         path = ", ".join('"' + part.replace('"', '""') + '"' for part in self.search_path)
         values = (
             "transaction_read_only = on",
@@ -50,17 +53,20 @@ class Session:
             "enable_seqscan = off",
             f"TimeZone = {quote_literal(self.timezone)}",
             f"search_path = {path}",
+            *(["transaction_isolation = 'repeatable read'"] if one_snapshot else []),
         )
         return [f"SET LOCAL {value}" for value in values]
 
 
-def build_message(selects: Sequence[Select], session: Session) -> str:
+def build_message(
+    selects: Sequence[Select], session: Session, *, one_snapshot: bool = False
+) -> str:
     """One simple-protocol message: an implicit transaction block without BEGIN or COMMIT.
 
     After an error the session is idle again and nothing leaks, so that a pooler in transaction
     mode is content; an explicit BEGIN would stay aborted and pin the pooler's slot.
     """
-    statements = session.settings()
+    statements = session.settings(one_snapshot=one_snapshot)
     for select in selects:
         statements += [f"SET LOCAL {setting}" for setting in select.settings]
         statements.append(select.sql)
@@ -101,6 +107,7 @@ class Connection:
                     prepare_threshold=None,
                     row_factory=dict_row,
                     application_name=APPLICATION_NAME,
+                    client_encoding="utf8",
                     connect_timeout=max(int(config.connect_timeout) + 1, 2),
                 )
         except TimeoutError:
@@ -121,11 +128,13 @@ class Connection:
                 await connection.cancel_safe(timeout=_CLOSE_TIMEOUT)
         await connection.close()
 
-    async def run(self, selects: Sequence[Select], session: Session) -> list[list[Row]]:
+    async def run(
+        self, selects: Sequence[Select], session: Session, *, one_snapshot: bool = False
+    ) -> list[list[Row]]:
         """Sends one message and returns the rows of each SELECT, in order."""
         if self._connection is None:
             raise PollError(Reason.CONNECTION, "not connected")
-        message = build_message(selects, session)
+        message = build_message(selects, session, one_snapshot=one_snapshot)
         deadline = session.statement_timeout * len(selects) + session.lock_timeout
         begun = time.monotonic()
         try:

@@ -6,13 +6,14 @@ import time
 from collections.abc import Mapping
 
 from . import __version__, metrics
-from .exposition import Page, Sample
+from .event_families import clamped_events, event_families
+from .exposition import AnySample, Page, Sample
 from .labels import LabelGroup
 from .metrics import Metric
 from .reading import GaugeKey, Grouped
 from .store import DatabaseState, Owner, QueueState, configured_gauges
 
-Families = dict[Metric, list[Sample]]
+Families = dict[Metric, list[AnySample]]
 
 _EXPIRY_GRACE = 0.01
 
@@ -48,7 +49,7 @@ class Publisher:
         if timer is not None:
             timer.cancel()
 
-    def publish_exporter(self, *, reload_ok: bool, reloaded: float) -> None:
+    def publish_exporter(self, *, reload_ok: bool, reloaded: float, write_errors: int) -> None:
         """The exporter's own families. ``reloaded`` is a unix time."""
         self._page.put(
             "exporter",
@@ -56,6 +57,7 @@ class Publisher:
                 metrics.BUILD_INFO: [Sample((__version__, platform.python_version()), 1)],
                 metrics.RELOAD_SUCCESSFUL: [Sample((), int(reload_ok))],
                 metrics.RELOAD_TIMESTAMP: [Sample((), reloaded)],
+                metrics.STATE_WRITE_ERRORS: [Sample((), write_errors)],
             },
         )
 
@@ -96,6 +98,7 @@ def queue_families(state: QueueState, now: float) -> Families:
         for (metric, value), moment in timed.value.newest.items():
             label = state.labels.queue_label(value)
             families.setdefault(metric, []).append(Sample((database, label), moment))
+    families |= event_families(state)
     for queue in state.labels.queues():
         for metric, samples in _watcher_families(state, queue, now).items():
             families.setdefault(metric, []).extend(samples)
@@ -139,7 +142,7 @@ def _watcher_families(state: QueueState, queue: str, now: float) -> Families:
     labels = (config.database, queue)
     values: dict[Metric, float] = {
         **configured_gauges(config),
-        metrics.CLAMPED_VALUES: state.clamped,
+        metrics.CLAMPED_VALUES: state.clamped + clamped_events(state, queue),
         metrics.UP: int(state.is_up(now)),
         metrics.POLL_INTERVAL: state.pace,
         metrics.POLLS: state.polls,
@@ -150,7 +153,7 @@ def _watcher_families(state: QueueState, queue: str, now: float) -> Families:
         values[metrics.POLL_DURATION] = state.duration
     if state.last_success is not None:
         values[metrics.LAST_SUCCESS] = state.last_success.value
-    families = {metric: [Sample(labels, value)] for metric, value in values.items()}
+    families: Families = {metric: [Sample(labels, value)] for metric, value in values.items()}
     families[metrics.INFO] = [Sample((*labels, state.table_label, config.preset), 1)]
     families[metrics.POLL_ERRORS] = [
         Sample((*labels, reason), count) for reason, count in state.errors.items()
@@ -163,9 +166,13 @@ def table_families(state: QueueState, now: float) -> Families:
     if state.table is None or not state.is_fresh(state.table.taken, now):
         return {}
     labels = (state.config.database, state.table.value.table)
-    families = {
+    families: Families = {
         metric: [Sample(labels, value)] for metric, value in state.table.value.values.items()
     }
+    if state.events.rows is not None:
+        inserted, deleted = state.events.rows.totals
+        families[metrics.ROWS_INSERTED] = [Sample(labels, inserted)]
+        families[metrics.ROWS_DELETED] = [Sample(labels, deleted)]
     if state.has_queue:
         families[metrics.QUEUES_LIMITED] = [Sample(labels, int(state.labels.queues_limited))]
     return families

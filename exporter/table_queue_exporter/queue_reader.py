@@ -2,11 +2,15 @@
 
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 from . import metrics
 from .access import Select
 from .config import DatabaseConfig
 from .errors import PollError, Reason
+from .event_reader import EventPlan, EventReader
+from .event_statements import EventStatements
+from .events import EventState, RowCounters
 from .inspection import Inspection, inspect
 from .metrics import Metric
 from .postgres import Connection, Session
@@ -32,6 +36,8 @@ from .store import QueueState
 INSPECTION_AGE = 300.0
 """Seconds after which a table is inspected again: indexes come and go."""
 
+Found = Step | TableReading | EventState
+"""What a poll yields, piece by piece."""
 Groups = list[tuple[Group, Row]]
 
 
@@ -45,6 +51,8 @@ class QueueReader:
         self._inspection: Inspection | None = None
         self._statements: QueueStatements | None = None
         self._inspected = 0.0
+        self._events: EventReader
+        self._events_read = time.monotonic()
 
     def forget(self) -> None:
         """Inspects the table again before the next poll."""
@@ -62,7 +70,23 @@ class QueueReader:
                 failed_window=self.state.config.failed_window,
             )
             self.state.model = self._inspection.model
+            self._events = self._event_reader(self._inspection)
         return self._inspection
+
+    def _event_reader(self, inspection: Inspection) -> EventReader:
+        config = self.state.config
+        statements = EventStatements(
+            inspection.model, inspection.shape, self.state.layout, exemplars=config.exemplars
+        )
+        self.state.sees_reclaims = statements.sees_reclaims
+        return EventReader(
+            statements,
+            self.state.layout,
+            self.state.labels,
+            interval=config.interval,
+            hold=max(2 * config.interval, config.new_series_hold),
+            lookback=config.lookback,
+        )
 
     async def statements(self, connection: Connection) -> QueueStatements:
         """The SELECTs of one poll, as the table's indexes shape them. Raises PollError."""
@@ -70,33 +94,86 @@ class QueueReader:
         assert self._statements is not None
         return self._statements
 
-    async def read(self, connection: Connection) -> AsyncIterator[Step | TableReading]:
-        """One poll: ages, then counts, then the table. Raises PollError between any of them.
+    async def read(self, connection: Connection) -> AsyncIterator[Found]:
+        """One poll: ages, then counts and events, then the table. Raises PollError between them.
 
         The ages come in a message of their own: when dead rows make counting slow, the figure that
-        pages stays.
+        pages stays. Whoever takes an EventState saves it and puts it into the queue's state before
+        asking for more.
         """
+        begun = time.monotonic()
         try:
             statements = await self.statements(connection)
-            ages = await self._run(connection, statements.ages)
-            yield self._ages(ages)
-            counts = await self._run(connection, statements.counts)
-            yield self._counts(counts, ages.get("in_flight", []))
+            yield self._ages(await self._run(connection, statements.ages))
+            plan = await self._plan(connection, catch_up=False)
+            results = await self._counts_and_events(connection, statements.counts, plan)
+            yield self._counts(results)
+            if plan is not None:
+                events = self._updated(plan, results)
+                yield events
+                async for more in self._caught_up(connection, events, begun):
+                    yield more
             rows = await self._run(connection, [table_statement(self._model)])
-            yield read_table(self._model, rows["table"][0])
+            table = read_table(self._model, rows["table"][0])
+            yield table
+            if table.row_counts:
+                counters = self.state.events.rows or RowCounters()
+                yield replace(self.state.events, rows=counters.advanced(table.row_counts))
         except PollError as error:
             if error.reason in (Reason.UNDEFINED_OBJECT, Reason.PERMISSION, Reason.DATA):
                 self.forget()
             raise
 
-    async def _run(self, connection: Connection, selects: Sequence[Select]) -> dict[str, list[Row]]:
+    async def _plan(self, connection: Connection, *, catch_up: bool) -> EventPlan | None:
+        """The event SELECTs to send now; the horizon is read in a message of its own, before."""
+        if not self._events.counts_anything:
+            return None
+        rows = await self._run(connection, [self._events.horizon])
+        return self._events.plan(self.state.events, rows["horizon"], catch_up=catch_up)
+
+    async def _counts_and_events(
+        self, connection: Connection, counts: Sequence[Select], plan: EventPlan | None
+    ) -> dict[str, list[Row]]:
+        selects = [*counts, *(plan.selects if plan else ())]
+        try:
+            results = await self._run(connection, selects, one_snapshot=plan is not None)
+        except PollError as error:
+            if plan is not None and error.reason is Reason.TIMEOUT:
+                self._events.timed_out()
+            raise
+        self._events.succeeded()
+        return results
+
+    def _updated(self, plan: EventPlan, results: dict[str, list[Row]]) -> EventState:
+        now = time.monotonic()
+        elapsed, self._events_read = now - self._events_read, now
+        self.state.exemplars |= self._events.exemplars(results.get("finished", []))
+        return self._events.update(plan, results, elapsed)
+
+    async def _caught_up(
+        self, connection: Connection, events: EventState, begun: float
+    ) -> AsyncIterator[EventState]:
+        """After a pause there is more to count than one message may read: chunks, in the budget."""
+        until = begun + self.state.config.budget * self.state.pace
+        # A state that could not be saved was not taken over: reading on would be in vain.
+        while events.behind and self.state.events is events and time.monotonic() < until:
+            plan = await self._plan(connection, catch_up=True)
+            if plan is None:
+                return
+            results = await self._counts_and_events(connection, (), plan)
+            events = self._updated(plan, results)
+            yield events
+
+    async def _run(
+        self, connection: Connection, selects: Sequence[Select], *, one_snapshot: bool = False
+    ) -> dict[str, list[Row]]:
         """Rows by the SELECT's name. A standby's conflict with replay is tried once more."""
         try:
-            results = await connection.run(selects, self._session)
+            results = await connection.run(selects, self._session, one_snapshot=one_snapshot)
         except PollError as error:
             if error.reason is not Reason.CONFLICT:
                 raise
-            results = await connection.run(selects, self._session)
+            results = await connection.run(selects, self._session, one_snapshot=one_snapshot)
         return {select.name: rows for select, rows in zip(selects, results, strict=True)}
 
     def _grouped(self, rows: list[Row]) -> Groups:
@@ -116,13 +193,13 @@ class QueueReader:
             read_in_flight_counts(table, in_flight, has_lease=has_lease)
         return Step("ages", table.gauges())
 
-    def _counts(self, results: dict[str, list[Row]], in_flight: list[Row]) -> Step:
+    def _counts(self, results: dict[str, list[Row]]) -> Step:
         model, table = self.state.model, GaugeTable()
         has_attempts = model.get("attempts") is not None
         waiting = self._grouped(results["waiting_counts"])
         read_waiting_counts(table, waiting, has_attempts=has_attempts)
         if has_attempts:
-            read_attempts_max(table, waiting, self._grouped(in_flight))
+            read_attempts_max(table, waiting, self._grouped(results.get("in_flight", [])))
         if "recently_failed" in results:
             read_recently_failed(table, self._grouped(results["recently_failed"]))
         newest: dict[tuple[Metric, str | None], float] = {}

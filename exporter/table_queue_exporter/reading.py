@@ -69,6 +69,8 @@ class TableReading:
 
     table: str
     values: Mapping[Metric, float]
+    row_counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Rows inserted and deleted by leaf partition; empty on a standby."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +100,14 @@ class GaugeTable:
     ) -> None:
         """A group's value; None says that it could not be proven."""
         key = (metric, status)
+        values = self._values.setdefault(key, {})
         if value is None:
             self._unknown.setdefault(key, set()).add(group)
-        else:
-            self._values.setdefault(key, {})[group] = number(value)
+        elif group not in values:
+            values[group] = number(value)
+        else:  # long task types that differ only past their cut are one group
+            merge = sum if metric.merge == "sum" else max
+            values[group] = merge((values[group], number(value)))
 
     def gauges(self) -> dict[GaugeKey, Grouped]:
         """The frozen result."""

@@ -20,7 +20,9 @@ def table_statement(model: QueueModel) -> Select:
         f"sum(pg_total_relation_size(relid))::float8 AS table_bytes, "
         f"sum(s.n_dead_tup)::float8 AS dead_rows, sum(s.n_live_tup)::float8 AS live_rows, "
         f"CASE WHEN count(*) = count(s.last_autovacuum) "
-        f"THEN extract(epoch FROM min(s.last_autovacuum))::float8 END AS last_autovacuum\n"
+        f"THEN extract(epoch FROM min(s.last_autovacuum))::float8 END AS last_autovacuum,\n  "
+        f"jsonb_object_agg(relid::oid::text, ARRAY[s.n_tup_ins, s.n_tup_del])\n  "
+        f"  FILTER (WHERE s.relid IS NOT NULL) AS row_counts\n"
         f"FROM leaves JOIN pg_class c ON c.oid = relid AND c.relkind <> 'p'\n"
         f"LEFT JOIN pg_stat_all_tables s USING (relid)"
     )
@@ -39,7 +41,11 @@ def read_table(model: QueueModel, row: Row) -> TableReading:
     values = {
         metric: number(row[column]) for metric, column in columns.items() if row[column] is not None
     }
-    return TableReading(model.table.label, values)
+    counts = row["row_counts"]
+    leaves = {}
+    if isinstance(counts, dict) and not row["in_recovery"]:
+        leaves = {str(oid): (int(pair[0]), int(pair[1])) for oid, pair in counts.items()}
+    return TableReading(model.table.label, values, leaves)
 
 
 DATABASE_STATEMENT = Select(

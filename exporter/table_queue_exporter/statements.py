@@ -18,6 +18,7 @@ from .model import QueueModel
 from .waiting_statements import WaitingStatements
 
 USED = (
+    "id",
     "queue",
     "task_type",
     "enqueued_at",
@@ -29,17 +30,16 @@ USED = (
     "waiting",
     "blocked",
     "processing",
+    "done",
     "failed",
+    "cancelled",
 )
 """The expressions that a poll evaluates: it needs the privilege to read no other column."""
 
 
 @dataclass(frozen=True)
 class QueueStatements:
-    """The messages of one poll of one queue, in order: ages first, so that they survive.
-
-    Claimed tasks are few: their counts come with their ages, from one read.
-    """
+    """The messages of one poll of one queue, in order: ages first, so that they survive."""
 
     ages: tuple[Select, ...]
     counts: tuple[Select, ...]
@@ -55,7 +55,11 @@ def build_statements(
     ages = [waiting.ages()]
     counts = [waiting.counts()]
     if model.get("processing"):
-        ages.append(builder.in_flight())
+        # Twice, as they are few: their ages must not wait for the counts, and sums of attempts
+        # must come from one snapshot.
+        in_flight = builder.in_flight()
+        ages.append(in_flight)
+        counts.append(in_flight)
     if Access.FAILED_BY_FINISH in shape.accesses:
         counts.append(builder.recently_failed(failed_window))
     for access, column in (
@@ -105,7 +109,9 @@ class _Builder:
             f"count(*) FILTER (WHERE expired) AS expired,\n  "
             f"{age('min(started) FILTER (WHERE NOT expired)')} AS oldest_processing,\n  "
             f"{age('min(lease) FILTER (WHERE expired)')} AS oldest_expired,\n  "
-            f"max(attempts) AS attempts_max, cut.cut AS cut, {str(by_lease).lower()} AS by_lease\n"
+            f"max(attempts) AS attempts_max, coalesce(sum(attempts), 0) AS attempts_sum,\n  "
+            f"coalesce(sum(greatest(attempts - 1, 0)), 0) AS extra_sum, cut.cut AS cut,\n  "
+            f"{str(by_lease).lower()} AS by_lease\n"
             f"FROM r CROSS JOIN cut GROUP BY r.queue, r.task_type, cut.cut"
         )
         return Select("in_flight", sql, SETTINGS_WALK if by_lease else SETTINGS_FREE)

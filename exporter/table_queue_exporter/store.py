@@ -11,10 +11,13 @@ from typing import Generic, TypeVar
 from . import metrics
 from .config import QueueConfig
 from .errors import Reason
-from .labels import LabelSets
+from .event_layout import Layout, layout_of
+from .events import EventState, converted
+from .labels import LabelSets, SavedLabels
 from .metrics import Metric
 from .model import QueueModel
 from .reading import CLOCK_TOLERANCE, DatabaseReading, GaugeKey, Grouped, Step, TableReading
+from .slices import Key
 
 STALE_INTERVALS = 3
 """Gauges vanish when the last good poll is older than this many of the queue's current pace."""
@@ -51,6 +54,10 @@ class QueueState:
     pace: float
     started: float
     model: QueueModel
+    layout: Layout
+    events: EventState = field(default_factory=EventState)
+    exemplars: dict[tuple[Key, int], tuple[str, int]] = field(default_factory=dict)
+    sees_reclaims: bool = False
     steps: dict[str, Timed[Step]] = field(default_factory=dict)
     table: Timed[TableReading] | None = None
     polls: int = 0
@@ -110,6 +117,16 @@ class QueueState:
         """Goes on counting where a former state of the same queue stopped."""
         self.polls, self.clamped = former.polls, former.clamped
         self.errors = dict(former.errors)
+        if former.config.table == self.config.table:
+            self.steps, self.table = former.steps, former.table
+            self.succeeded, self.last_success = former.succeeded, former.last_success
+            self.duration, self.last_end = former.duration, former.last_end
+            self.restore(former.labels.saved(), former.events, former.layout)
+
+    def restore(self, labels: SavedLabels, events: EventState, layout: Layout) -> None:
+        """Goes on with label sets and event counters that were kept."""
+        self.labels.restore(labels)
+        self.events = converted(events, layout, self.layout)
 
     def begin_poll(self) -> None:
         """Counts a poll that begins."""
@@ -187,7 +204,8 @@ def new_queue_state(config: QueueConfig) -> QueueState:
     """The state of a queue that was never read."""
     labels = LabelSets(config.name, config.max_queues, config.max_task_types)
     model = config.model()
-    return QueueState(config, labels, config.interval, time.monotonic(), model)
+    started = time.monotonic()
+    return QueueState(config, labels, config.interval, started, model, layout_of(config))
 
 
 def configured_gauges(config: QueueConfig) -> dict[Metric, float]:

@@ -175,6 +175,7 @@ class WaitingStatements:
             f"SELECT {self._walk.labels(arm.labels)},\n  {total('ready')} AS ready, "
             f"{total('delayed')} AS delayed, {total('blocked')} AS blocked, "
             f"{total('retrying')} AS retrying, greatest({highest}) AS attempts_max,\n  "
+            f"{total('attempts_sum')} AS attempts_sum, {total('extra_sum')} AS extra_sum,\n  "
             f"({ready_cut}) AS ready_cut, r0.cut AS delayed_cut, "
             f"{self._walk.all_groups(arm)}\nFROM {arm.source}\n"
             + "\n".join(reads)
@@ -198,7 +199,9 @@ _COUNTED = (
     "count(*) AS n, count(*) FILTER (WHERE due AND NOT blocked) AS ready,\n    "
     "count(*) FILTER (WHERE NOT due) AS delayed, "
     "count(*) FILTER (WHERE due AND blocked) AS blocked,\n    "
-    "count(*) FILTER (WHERE attempts > 0) AS retrying, max(attempts) AS attempts_max"
+    "count(*) FILTER (WHERE attempts > 0) AS retrying, max(attempts) AS attempts_max,\n    "
+    "coalesce(sum(attempts), 0) AS attempts_sum, "
+    "coalesce(sum(greatest(attempts - 1, 0)), 0) AS extra_sum"
 )
 
 

@@ -1,13 +1,22 @@
 """Tables of every make: partitioned, quoted, other status types, many queues in one."""
 
+import asyncio
+
+import psycopg
 import pytest
 
+from table_queue_exporter.app import Exporter
+from table_queue_exporter.config import Config, parse_config
+from table_queue_exporter.demo.server import LocalServer
+from table_queue_exporter.exposition import Format
+from tests.support.pages import Metrics
 from tests.support.queues import (
     PAYMENT,
     REFERENCE_SCHEMA,
     configuration,
     execute,
     read_once,
+    until_ready,
 )
 
 COLUMNS = (
@@ -261,3 +270,61 @@ async def test_discovery_with_nothing_but_a_dsn(dsn: str) -> None:
     page = await read_once(text, search=True)
     assert page.by("queue", "up") == {"payment": 1, "Shop.Order": 1}
     assert page.value("tasks", queue="payment", status="ready") == 1
+
+
+async def test_long_task_types_that_differ_past_their_cut_are_added_up(dsn: str) -> None:
+    execute(
+        dsn,
+        LOOSE_TYPES,
+        "INSERT INTO payment (task_type) SELECT repeat('x', 200) || i FROM generate_series(1, 3) i",
+        "INSERT INTO payment (task_type) VALUES (NULL), (NULL), ('_none')",
+    )
+    page = await read_once(configuration(dsn, PAYMENT))
+    assert page.by("task_type", "tasks", status="ready") == {"x" * 128: 3, "_none": 3}
+
+
+LOOSE_TYPES = (
+    "CREATE TABLE payment (id int, task_type text, status text DEFAULT 'NEW',"
+    " created_at timestamptz DEFAULT now(), attempts int DEFAULT 0,"
+    " next_attempt_at timestamptz DEFAULT now(), claimed_until timestamptz)"
+)
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_databases_in_other_encodings(newest_server: LocalServer, encoding: str) -> None:
+    name = f"encoded_{encoding.lower()}"
+    execute(
+        newest_server.dsn(),
+        f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0",
+    )
+    dsn = newest_server.dsn(name)
+    with psycopg.connect(dsn, autocommit=True, client_encoding="utf8") as connection:
+        connection.execute(LOOSE_TYPES.encode())
+        connection.execute("INSERT INTO payment (task_type) VALUES ('façade')".encode())
+    waiting = "\nwaiting: status = 'NEW' AND task_type = 'façade'"
+    for queue in (PAYMENT, PAYMENT + waiting):
+        page = await read_once(configuration(dsn, queue))
+        assert page.by("task_type", "tasks", status="ready") == {"façade": 1}
+
+
+async def test_reloads_at_once_leave_one_poller(newest_dsn: str) -> None:
+    execute(newest_dsn, REFERENCE_SCHEMA, "INSERT INTO payment (task_type) VALUES ('a')")
+    objectives = iter(range(60, 100))
+
+    def load() -> Config:
+        text = configuration(newest_dsn, PAYMENT + f"\nobjective: {next(objectives)}s")
+        return parse_config(text, environment={})
+
+    exporter = Exporter(load)
+    exporter.start()
+    try:
+        await until_ready(exporter)
+        await asyncio.gather(*(exporter.reload() for _ in range(4)))
+        assert exporter.is_ready(), "what was read before the reload still counts"
+        page = Metrics(exporter.page.body(Format.TEXT).decode())
+        assert page.value("objective_seconds") == 64
+        assert page.value("tasks", status="ready") == 1, "no gap in the gauges"
+        assert len([t for t in asyncio.all_tasks() if t.get_name().startswith("poll ")]) == 1
+    finally:
+        await exporter.stop()
+    assert not [t for t in asyncio.all_tasks() if t.get_name().startswith("poll ")]

@@ -17,11 +17,11 @@ import pytest
 import trustme
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+
 from table_queue_exporter.cli import main
 from table_queue_exporter.errors import ConfigError
 from table_queue_exporter.web_config import load_web_config
 from table_queue_exporter.web_guard import WebGuard
-
 from tests.support.processes import ExporterProcess
 
 TLS = """\

@@ -1,0 +1,1 @@
+"""Alert rules, runbooks and an Alertmanager example, generated from typed Python."""
