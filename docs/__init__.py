@@ -1,0 +1,1 @@
+"""The documents, and the code that generates those which list things."""
