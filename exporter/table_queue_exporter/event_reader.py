@@ -22,6 +22,8 @@ from .reclaims import Watched, read_watched
 from .slices import Key, Marks, Totals, add, marks
 
 WATCH_INTERVALS = 2.5
+WATCH_SECONDS = 60.0
+"""Leases that end within this (or so many intervals) are watched: a restart may take that long."""
 MIN_CHUNK_ROWS = 1_000
 
 
@@ -52,7 +54,7 @@ class EventReader:
         self._statements = statements
         self._layout = layout
         self._labels = labels
-        self._interval = interval
+        self._watch = max(WATCH_INTERVALS * interval, WATCH_SECONDS)
         self._hold = hold
         self._lookback = None if lookback is None else round(lookback * 1_000_000)
         self._chunk = CHUNK_ROWS
@@ -93,7 +95,7 @@ class EventReader:
                 starts[name] = now.safe if before is None else before.slices.start(now)
                 selects.append(build(starts[name], now, self._chunk))
         if self._statements.sees_reclaims and not catch_up:
-            selects.append(self._statements.lease_watch(WATCH_INTERVALS * self._interval))
+            selects.append(self._statements.lease_watch(self._watch))
             if state.watch:
                 selects.append(self._statements.lookup(list(state.watch)))
         return EventPlan(state, now, horizon.now, tuple(selects), starts)
