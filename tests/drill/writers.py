@@ -231,7 +231,7 @@ class Writers:
             self._number += 1
             name = f"drill-{self._number}"
             await connection.execute(f"PREPARE TRANSACTION '{name}'".encode())
-            await asyncio.sleep(2.2 * self.poll)
+            await asyncio.sleep(self._chance.uniform(2.2 * self.poll, self.longest))
             await connection.execute(f"COMMIT PREPARED '{name}'".encode())
             return
         if way == "late":
