@@ -185,7 +185,8 @@ def _failing_types() -> timeseries.Panel:
         "Share of attempts failing, by task type",
         Text(
             "Of the attempts that ended, the share that failed or was given back.",
-            f"above the line ({Levels().failing_share:.0%}) for a quarter of an hour it pages. A type without attempts has "
+            f"above the line ({Levels().failing_share:.0%}) for a quarter of an hour it "
+            "pages. A type without attempts has "
             "no line.",
             "one type: mend it or stop it. All types: what do they share?",
         ),

@@ -104,7 +104,8 @@ def _queues() -> table.Panel:
             "Every queue that is watched, or was within the last hour. `late` is how long the "
             "longest-overdue task has been due, `÷ objective` the same in objectives.",
             "a red `read` (its other cells are empty because nobody knows); `÷ objective` from 1 "
-            f"(yellow), from {_LEVELS.late_objectives:g} (red: this pages); `expired` that stays; `failed` that grows.",
+            f"(yellow), from {_LEVELS.late_objectives:g} (red: this pages); `expired` that "
+            "stays; `failed` that grows.",
             "click a row. Late with `ready` growing: too few workers, or a slow neighbour. Late "
             "with `expired`: workers died. `failed`: read the errors of the last failed tasks.",
         ),
@@ -144,7 +145,8 @@ def _ratio() -> timeseries.Panel:
         Text(
             "How long the longest-overdue task of a queue has been due, divided by the queue's "
             "objective. Logarithmic; 0.01 stands for less, an empty queue included.",
-            f"above 1 tasks are taken later than promised; above {_LEVELS.late_objectives:g} for five "
+            "above 1 tasks are taken later than promised; above "
+            f"{_LEVELS.late_objectives:g} for five "
             "minutes it pages. A "
             "line that climbs evenly: nobody takes anything. A gap: the queue could not be read.",
             "click a line for its queue. Queues without `objective` in the exporter's "
@@ -189,7 +191,8 @@ def _failing() -> timeseries.Panel:
         Text(
             "Of the attempts that ended, the share that failed or was given back, retried or not, "
             "by queue.",
-            f"above {_LEVELS.failing_share:.0%} for a while it pages: the neighbour that the tasks call is down. It rises "
+            f"above {_LEVELS.failing_share:.0%} for a while it pages: the neighbour that "
+            "the tasks call is down. It rises "
             "long before tasks are given up, for each is retried first.",
             "click the line and compare task types: all at once points to a shared service or a "
             "bad release, one alone to that work.",
