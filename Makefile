@@ -27,6 +27,8 @@ fmt: $(STAMP)
 # Rewrites every generated file; the tests fail when one is stale.
 generate: $(STAMP)
 	$(BIN)/python -m docs.generate
+	$(BIN)/python -m alerts.generate
+	$(BIN)/python -m dashboards.generate
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench.polls
