@@ -10,7 +10,7 @@ from .model import QueueModel
 from .slices import Marks
 from .sqltext import quote_literal
 
-CHUNK_ROWS = 50_000
+CHUNK_ROWS = 20_000
 """Rows that one message aggregates at most; halved after a time-out."""
 WATCH_ROWS = 2_000
 """Claimed tasks whose lease is about to end that are watched at most."""
