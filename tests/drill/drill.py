@@ -71,6 +71,9 @@ class Report:
         assert not differences, "\n".join(differences)
         assert self.watch.backwards == []
         assert self.page.value("events_exact") == 1
+        quarter = len(self.watch.memory) // 4
+        first, last = self.watch.memory[:quarter], self.watch.memory[-quarter:]
+        assert max(last) < 1.3 * max(first), "memory grows with what was counted"
 
     def differences(self) -> list[str]:
         """Every number of the page that is not the table's or the writers'."""

@@ -136,7 +136,9 @@ async def test_exemplars_lead_to_a_task(newest_queue: str) -> None:
         assert found == ([str(newest)] if wanted else [])
 
 
-async def test_what_the_table_cannot_tell_is_absent(dsn: str) -> None:
+async def test_what_the_table_cannot_tell_is_absent(
+    dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     execute(
         dsn,
         "CREATE TABLE payment (id int, task_type text, status text, created_at timestamptz,"
@@ -157,6 +159,10 @@ async def test_what_the_table_cannot_tell_is_absent(dsn: str) -> None:
         page = running.page()
         assert {name: page.all(name) for name in families} == {name: [] for name in families}
         assert page.value("up") == 1
+    said = capsys.readouterr().out.splitlines()
+    (line,) = (line for line in said if "not everything can be measured" in line)
+    for name in ("finished_total", "enqueued_total", "attempts_total", "lease_reclaims_total"):
+        assert f"{name}=" in line, "each with its reason"
     execute(dsn, "CREATE INDEX ON payment (created_at)")
     async with Running(configuration(dsn, FAST)) as running:
         page = running.page()
