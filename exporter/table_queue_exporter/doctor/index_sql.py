@@ -1,5 +1,6 @@
 """One index as statements, and how large it would be."""
 
+import re
 from dataclasses import dataclass
 from typing import cast
 
@@ -45,6 +46,49 @@ class Index:
         if include:
             text += f" INCLUDE ({', '.join(include)})"
         return text if self.where is None else f"{text} WHERE {self.where}"
+
+
+@dataclass(frozen=True)
+class Existing:
+    """A valid index as PostgreSQL tells it back: its keys and its predicate."""
+
+    keys: tuple[str, ...]
+    where: str | None
+
+    def serves(self, wanted: Index) -> bool:
+        """Whether it begins with the wanted keys and leaves out no row that is wanted."""
+        keys = [_normal(key) for key in dict.fromkeys(wanted.keys)]
+        same = [_normal(key) for key in self.keys[: len(keys)]] == keys
+        return same and (
+            self.where is None
+            or (wanted.where is not None and _normal(self.where) == _normal(wanted.where))
+        )
+
+
+_QUOTED_OR_NOISE = re.compile(r"('(?:[^']|'')*')(?:::[a-z_]+(?:\([0-9, ]*\))?)?|[\s()]")
+
+
+def _normal(sql: str) -> str:
+    """SQL without what PostgreSQL adds when it tells an expression back, good enough to compare."""
+    return _QUOTED_OR_NOISE.sub(lambda match: match[1] or "", sql).lower()
+
+
+async def existing_indexes(
+    connection: Connection, catalog: Catalog, session: Session
+) -> list[Existing]:
+    """The valid indexes of the table itself. Raises PollError."""
+    sql = f"""
+SELECT ARRAY(SELECT pg_get_indexdef(i.indexrelid, k, true)
+  FROM generate_series(1, i.indnkeyatts) AS k) AS keys, pg_get_expr(i.indpred, i.indrelid) AS pred
+FROM pg_index i WHERE i.indrelid = {catalog.oid} AND i.indisvalid"""
+    (rows,) = await connection.run([Select("indexes", sql.strip())], session)
+    return [
+        Existing(
+            tuple(str(key) for key in cast(list[object], row["keys"])),
+            None if row["pred"] is None else str(row["pred"]),
+        )
+        for row in rows
+    ]
 
 
 async def create_statements(

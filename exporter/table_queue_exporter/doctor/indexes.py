@@ -10,7 +10,7 @@ from ..reading import number
 from ..sqltext import quote_literal, quote_name
 from .catalog import Catalog
 from .findings import Finding, Severity, format_bytes
-from .index_sql import Index, create_statements, estimate
+from .index_sql import Index, create_statements, estimate, existing_indexes
 from .indexable import functions_in, is_column, is_indexable
 from .subject import Subject
 
@@ -110,10 +110,13 @@ async def missing_indexes(subject: Subject) -> list[Wanted]:
     if not subject.catalog.is_table:
         return []
     columns, immutable = subject.catalog.columns, await _immutable(subject)
+    existing = await existing_indexes(subject.connection, subject.catalog, subject.session)
     return [
         wanted
         for wanted in wanted_indexes(subject.model, columns)
         if set(wanted.serves) - subject.shape.accesses
+        # While no such row is there, the planner may prefer another index to the very one.
+        and not any(found.serves(wanted.index) for found in existing)
         and all(is_indexable(text, columns, immutable) for text in wanted.index.texts)
     ]
 

@@ -40,7 +40,8 @@ def _text(report: Report) -> str:
         if mine:
             lines += [f"Database {database}", *_findings(mine), ""]
     for queue in report.queues:
-        lines += [f"Queue {queue.queue} ({queue.table}) of {queue.database}", *_queue(queue)]
+        title = f"Queue {queue.queue} ({queue.table}) of {queue.database}"
+        lines += [_printable(title), *_queue(queue)]
         lines += _findings(
             f for f in report.findings if (f.database, f.queue) == (queue.database, queue.queue)
         )
