@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint fmt generate test-versions drill drill-alerts bench tools clean
+.PHONY: demo test test-versions test-examples lint fmt generate drill drill-alerts bench tools \
+	clean
 
 # A queue with workers and faults on a private PostgreSQL, and the exporter reading it.
 # DURATION=30 ends by itself after that many seconds; FAULT=crash switches a fault on.
@@ -14,6 +15,10 @@ demo: $(STAMP)
 
 test: $(STAMP) tools
 	$(BIN)/python -m pytest
+
+# The applications under examples/, with the packages that they need in .cache.
+test-examples: $(STAMP)
+	$(BIN)/python -m pytest examples
 
 lint: $(STAMP)
 	$(BIN)/ruff check

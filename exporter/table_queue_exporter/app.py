@@ -10,7 +10,7 @@ from .config import Config, DatabaseConfig, QueueConfig
 from .errors import ConfigError
 from .exposition import Page
 from .logs import redact
-from .poller import DatabasePoller
+from .poller import DISCOVERY_INTERVAL, DatabasePoller
 from .publisher import Publisher
 from .state import StateDirectory
 from .state_writer import StateWriter
@@ -39,11 +39,11 @@ class _Database:
         self.task: asyncio.Task[None] | None = None
         self._publisher = publisher
 
-    def start(self, queues: list[QueueState], *, search: bool) -> None:
+    def start(self, queues: list[QueueState], *, search: bool, search_interval: float) -> None:
         found = self._found if search else None
         self.searched = not search
         self.poller = DatabasePoller(
-            self.state, self.config, self._publisher.publish, self._writer, found
+            self.state, self.config, self._publisher.publish, self._writer, found, search_interval
         )
         self._publisher.publish(self.state)
         self._add(queues)
@@ -73,7 +73,7 @@ class _Database:
 class Exporter:
     """Runs what a configuration says. ``load`` reads it, at start and at each reload.
 
-    With ``search``, the databases are searched for known queues.
+    With ``search``, the databases are searched for known queues, every so many seconds.
     """
 
     def __init__(
@@ -81,10 +81,12 @@ class Exporter:
         load: Callable[[], Config],
         *,
         search: bool = False,
+        search_interval: float = DISCOVERY_INTERVAL,
         state_directory: StateDirectory | None = None,
     ) -> None:
         self._load = load
         self._search = search
+        self._search_interval = search_interval
         self._config = load()
         self._databases: dict[str, _Database] = {}
         self._started = time.monotonic()
@@ -158,7 +160,7 @@ class Exporter:
             else:
                 self._writer.restored(queue)
             queues.append(queue)
-        database.start(queues, search=self._search)
+        database.start(queues, search=self._search, search_interval=self._search_interval)
 
     @property
     def queues(self) -> list[QueueState]:

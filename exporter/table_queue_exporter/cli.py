@@ -12,6 +12,9 @@ from pydantic import SecretStr
 from . import __version__
 from .app import Exporter
 from .config import Config, DatabaseConfig, load_config
+from .discover_command import discover_text
+from .doctor.diagnosis import diagnose
+from .doctor.report import ReportFormat, render
 from .dsn import check_dsn, has_password
 from .durations import parse_duration
 from .errors import ConfigError, ExporterError, Problem
@@ -200,6 +203,44 @@ def sql(
     """Print the statements that a poll sends, ready for psql, and the GRANTs that they need."""
     config = _configuration(config_file, database_dsn)
     typer.echo(asyncio.run(describe(config, queue, offline=offline)), nl=False)
+
+
+@app.command()
+def doctor(
+    config_file: ConfigFile = None,
+    database_dsn: DatabaseDsn = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", help="Only this queue; every queue without it.")
+    ] = None,
+    form: Annotated[
+        ReportFormat, typer.Option("--format", help="A table for people, JSON for machines.")
+    ] = ReportFormat.TABLE,
+) -> None:
+    """Tell what can be measured, at what cost, and the statements that would help. Changes nothing.
+
+    Exit code 1 when something is found.
+    """
+    config = _configuration(config_file, database_dsn)
+    report = asyncio.run(diagnose(config, queue, search=config_file is None))
+    typer.echo(redact(render(report, form)), nl=False)
+    if not report.healthy:
+        raise typer.Exit(1)
+
+
+@app.command()
+def discover(
+    database_dsn: Annotated[
+        str | None,
+        typer.Option(
+            "--database.dsn", envvar=_ENV + "DATABASE_DSN", help="The database to look through."
+        ),
+    ] = None,
+) -> None:
+    """Print a configuration for the queues of a database. Reads its catalog, no table."""
+    if database_dsn is None:
+        raise typer.BadParameter("name the database", param_hint="--database.dsn")
+    config = _configuration(None, database_dsn)
+    typer.echo(asyncio.run(discover_text(config)), nl=False)
 
 
 @app.command()

@@ -54,7 +54,7 @@ async def inspect(connection: Connection, model: QueueModel, session: Session) -
     fitting = model.without(frozenset(missing))
     accesses = set()
     for access, probe in _probes(fitting):
-        if await _is_cheap(connection, probe, session):
+        if access not in accesses and await _is_cheap(connection, probe, session):
             accesses.add(access)
     nullable = {
         key
@@ -124,10 +124,14 @@ def _probes(model: QueueModel) -> Iterator[tuple[Access, str]]:
         conditions = [where, *(f"{key} = (SELECT {key} FROM {table} LIMIT 1)" for key in keys)]
         return f"SELECT 1 FROM {table} WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT 1"
 
+    # Asked for in both ways: while no task waits, the planner may answer the first through any
+    # small index; and the second asks for the keys' own order, which not every index has.
     yield Access.WALK_BY_AGE, ordered(waiting, enqueued, keys)
+    yield Access.WALK_BY_AGE, ordered(waiting, ", ".join((*keys, enqueued)), [])
     yield Access.WAITING_BY_AGE, ordered(waiting, enqueued, [])
     if due is not None:
         yield Access.WALK_BY_DUE, ordered(f"{waiting} AND {due} <= now()", due, keys)
+        yield Access.WALK_BY_DUE, ordered(waiting, ", ".join((*keys, due)), [])
         yield Access.WAITING_BY_DUE, ordered(waiting, due, [])
     if model.get("processing") and model.lease_until:
         yield Access.PROCESSING_BY_LEASE, ordered(model["processing"], model.lease_until, [])

@@ -59,12 +59,14 @@ class DatabasePoller:
         publish: Publish,
         writer: StateWriter,
         found: Callable[[list[QueueConfig]], None] | None = None,
+        search_interval: float = DISCOVERY_INTERVAL,
     ) -> None:
         self._writer = writer
         self._state = database
         self._config = config
         self._publish = publish
         self._found = found
+        self._search_interval = search_interval
         self._connection = Connection(config)
         self._session = Session.of(config)
         self._readers: list[QueueReader] = []
@@ -161,7 +163,7 @@ class DatabasePoller:
                 self._log.warning("queues not searched for", error=str(failure))
             return _DEFAULT_INTERVAL
         found(queues)
-        return DISCOVERY_INTERVAL
+        return self._search_interval
 
     async def _ready(self) -> None:
         """Connects when there is no connection, not more often than the back-off allows."""

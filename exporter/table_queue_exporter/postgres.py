@@ -89,6 +89,11 @@ class Connection:
         """Whether there is a connection that is not known to be broken."""
         return self._connection is not None and not self._connection.closed
 
+    @property
+    def backend_pid(self) -> int | None:
+        """The server process that we were told is ours: a pooler tells another."""
+        return None if self._connection is None else self._connection.info.backend_pid
+
     async def connect(self) -> None:
         """Connects. Raises PollError(connection)."""
         config = self._config

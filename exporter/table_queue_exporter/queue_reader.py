@@ -103,6 +103,13 @@ class QueueReader:
         assert self._statements is not None
         return self._statements
 
+    async def selects(self, connection: Connection) -> list[Select]:
+        """Every SELECT of a poll that would come now, each once. Raises PollError."""
+        statements = await self.statements(connection)
+        plan = await self._plan(connection, catch_up=False)
+        every = [*statements.ages, *statements.counts, *(plan.selects if plan else ())]
+        return [*{select.name: select for select in every}.values(), table_statement(self._model)]
+
     async def read(self, connection: Connection) -> AsyncIterator[Found]:
         """One poll: ages, then counts and events, then the table. Raises PollError between them.
 

@@ -49,12 +49,20 @@ class WaitingStatements:
             return Select("waiting_ages", self._listed_ages("d"), SETTINGS_WALK)
         return Select("waiting_ages", self._listed_ages(None))
 
+    def _in_walk_order(self, column: str) -> str:
+        """The order of the index that walks the groups.
+
+        The keys are fixed where a group is read, and yet named: the planner does not take IS NULL
+        for a fixed key, and would look for another index in the order of the column alone.
+        """
+        return ", ".join((*(self._model[key] for key in self._walk.keys), column))
+
     def _walked_ages(self, arm: Arm) -> str:
         enqueued, match = self._model["enqueued_at"], arm.match("g")
         due_order = self._due is not None and self._has(Access.WALK_BY_DUE)
         reads, oldest = [], "NULL::float8"
         candidates, horizons = [], []
-        if due_order:
+        if self._due is not None and due_order:
             rows = PROOF_ROWS if self._model.get("blocked") is None else AGE_ROWS
             reads.append(
                 f"CROSS JOIN LATERAL (\n  SELECT count(*) AS n, "
@@ -63,7 +71,7 @@ class WaitingStatements:
                 f"SELECT {self._due_time()} AS c, {self._due}::timestamptz AS d, "
                 f"{self._blocked()} AS blocked\n    FROM {self._table} "
                 f"WHERE {match} AND {self._due} <= now()\n"
-                f"    ORDER BY {self._due} LIMIT {rows}) r\n) AS by_due"
+                f"    ORDER BY {self._in_walk_order(self._due)} LIMIT {rows}) r\n) AS by_due"
             )
             candidates.append("by_due.c")
             horizons.append("by_due.h")
@@ -77,7 +85,7 @@ class WaitingStatements:
                 f"SELECT {enqueued}::timestamptz AS e, {self._due_time()} AS c, "
                 f"{self._is_due()} AS due, {self._blocked()} AS blocked\n"
                 f"    FROM {self._table} WHERE {match}\n"
-                f"    ORDER BY {enqueued} LIMIT {rows}) r\n) AS by_age"
+                f"    ORDER BY {self._in_walk_order(enqueued)} LIMIT {rows}) r\n) AS by_age"
             )
             oldest = age("by_age.oldest")
             if proves:
@@ -156,14 +164,14 @@ class WaitingStatements:
             if "due_at" in self._shape.nullable:
                 ranges = [
                     (f" AND {self._due} IS NOT NULL", self._due),
-                    (f" AND {self._due} IS NULL", ""),
+                    (f" AND {self._due} IS NULL", self._due),
                 ]
                 ready_cut = f"({ready_cut}) OR r1.cut"
         reads = [
             f"CROSS JOIN LATERAL (\n  SELECT {_COUNTED},\n    count(*) > {share} AS cut\n"
             f"  FROM (SELECT {self._counted_columns()}\n"
             f"    FROM {self._table} WHERE {match}{condition}\n"
-            f"   {f' ORDER BY {order}' if order else ''} LIMIT {share} + 1) r\n) AS r{index}"
+            f"    ORDER BY {self._in_walk_order(order)} LIMIT {share} + 1) r\n) AS r{index}"
             for index, (condition, order) in enumerate(ranges)
         ]
 

@@ -1,15 +1,15 @@
 """What a poll costs the server: pages, not seconds."""
 
 import asyncio
+import dataclasses
 import itertools
 import time
 
-import psycopg
-
 from table_queue_exporter.app import Exporter
 from table_queue_exporter.config import parse_config
-from table_queue_exporter.demo import queue as demo_queue
 from table_queue_exporter.demo.server import LocalServer
+from table_queue_exporter.demo.stage import Demo
+from table_queue_exporter.demo.timings import Timings
 from table_queue_exporter.exposition import Format
 from table_queue_exporter.slices import SECOND, Horizon, marks
 from tests.support.pages import Metrics
@@ -37,65 +37,39 @@ async def test_pages_do_not_depend_on_finished_rows(server: LocalServer) -> None
 
 
 async def test_the_ages_cost_little_and_the_pace_gives_way_on_a_busy_table() -> None:
-    """Workers at full rate for a minute; nothing is vacuumed."""
+    """The demo's workers at full rate for a minute; nothing is vacuumed."""
+    timings = dataclasses.replace(Timings.demo(), batch_size=20, concurrency=20)
     with LocalServer(settings={"autovacuum": "off"}) as server:
         dsn = server.create_database("busy")
-        execute(dsn, REFERENCE_SCHEMA)
         config = parse_config(configuration(dsn, PAYMENT + "\ninterval: 1s"), environment={})
         exporter = Exporter(lambda: config)
-        exporter.start()
-        stopping = asyncio.Event()
-        work = [asyncio.create_task(_work(dsn, stopping)) for _ in range(4)]
-        work.append(asyncio.create_task(_produce(dsn, stopping)))
-        state = exporter.queues[0]
-        over: list[bool] = []
-        costs: list[int] = []
-        seen = 0
-        try:
-            until = time.monotonic() + 60
-            while time.monotonic() < until:
-                await asyncio.sleep(0.02)
-                if state.polls > seen and state.last_end is not None and state.duration is not None:
-                    seen = state.polls
-                    # The pace that this poll's duration was measured against is the one it left.
-                    over.append(state.duration > state.config.budget * state.pace * 1.001)
-                if len(costs) < int(6 - (until - time.monotonic()) / 10):
-                    statements, session = await statements_of(dsn, PAYMENT)
-                    touched = await asyncio.to_thread(pages, dsn, statements.ages, session)
-                    costs.append(sum(touched.values()))
-        finally:
-            stopping.set()
-            await asyncio.gather(*work)
-            await exporter.stop()
-        ((finished,),) = query(dsn, "SELECT count(*) FROM payment WHERE status = 'DONE'")
-        assert isinstance(finished, int)
-        assert finished > 5_000, "the table was not busy"
+        async with Demo(dsn=dsn, workers=3, rate=1000, timings=timings, day=None) as demo:
+            exporter.start()
+            state = exporter.queues[0]
+            over: list[bool] = []
+            costs: list[int] = []
+            seen = 0
+            try:
+                until = time.monotonic() + 60
+                while time.monotonic() < until:
+                    await asyncio.sleep(0.02)
+                    if state.polls > seen and state.last_end and state.duration is not None:
+                        seen = state.polls
+                        # The pace is the one that this poll's duration has left behind.
+                        over.append(state.duration > state.config.budget * state.pace * 1.001)
+                    if len(costs) < int(6 - (until - time.monotonic()) / 10):
+                        statements, session = await statements_of(dsn, PAYMENT)
+                        touched = await asyncio.to_thread(pages, dsn, statements.ages, session)
+                        costs.append(sum(touched.values()))
+                finished = (await demo.counts())["DONE"]
+            finally:
+                await exporter.stop()
+        assert finished > 3_000, "the table was not busy"
         assert len(costs) >= 5
         assert max(costs) < 2000, costs
         assert not any(a and b for a, b in itertools.pairwise(over)), over
         page = Metrics(exporter.page.body(Format.TEXT).decode())
         assert sum(page.by("reason", "poll_errors_total").values()) == 0
-
-
-async def _produce(dsn: str, stopping: asyncio.Event) -> None:
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
-        while not stopping.is_set():
-            await connection.execute(
-                "INSERT INTO payment (task_type) SELECT "
-                "(ARRAY['limits_check', 'receipt', 'transfer'])[1 + i % 3] "
-                "FROM generate_series(1, 200) i "
-                "WHERE (SELECT count(*) FROM (SELECT 1 FROM payment WHERE status = 'NEW' "
-                "LIMIT 2000) waiting) < 2000"
-            )
-            await asyncio.sleep(0.02)
-
-
-async def _work(dsn: str, stopping: asyncio.Event) -> None:
-    """The demo's own claim and finish, without the call that takes time."""
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
-        while not stopping.is_set():
-            for task in await demo_queue.claim(connection, 20, 300):
-                await demo_queue.finish(connection, task)
 
 
 async def test_a_scrape_formats_no_sample(newest_dsn: str) -> None:
@@ -144,3 +118,17 @@ async def test_event_pages_are_linear_in_new_rows_not_in_the_table(
     for table in (20_000, 200_000):
         assert costs[table, 10_000] <= 12 * costs[table, 1_000], costs
     assert len(set(replies.values())) == 1, replies
+
+
+async def test_tasks_without_a_type_cost_no_scan(newest_dsn: str) -> None:
+    """The group of NULLs is read through the same index as any other."""
+    execute(
+        newest_dsn,
+        REFERENCE_SCHEMA,
+        "ALTER TABLE payment ALTER task_type DROP NOT NULL",
+        *load(100_000),
+        "INSERT INTO payment (task_type) VALUES (NULL)",
+    )
+    statements, session = await statements_of(newest_dsn, PAYMENT)
+    touched = pages(newest_dsn, [*statements.ages, *statements.counts], session)
+    assert sum(touched.values()) <= 170, touched

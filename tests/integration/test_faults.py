@@ -2,19 +2,16 @@
 
 import os
 import signal
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import psycopg
 import pytest
 
 from table_queue_exporter.demo.server import LocalServer
-from tests.conftest import program
 from tests.support.pages import Metrics
+from tests.support.pooler import pgbouncer
 from tests.support.processes import ExporterProcess, free_port, wait_until
 from tests.support.queues import PAYMENT, REFERENCE_SCHEMA, configuration, execute, query
 
@@ -327,35 +324,6 @@ def test_a_poll_that_hangs_does_not_keep_old_numbers_alive() -> None:
             finally:
                 os.kill(pid, signal.SIGCONT)
             exporter.wait_for(lambda page: is_read(page) and is_read(page, "other"), "read again")
-
-
-@contextmanager
-def pgbouncer(server: LocalServer) -> Iterator[str]:
-    """A pooler in transaction mode with one server connection; yields its DSN."""
-    path = program("pgbouncer")
-    port = free_port()
-    with tempfile.TemporaryDirectory(prefix="tqe-pgbouncer-") as name:
-        directory = Path(name)
-        directory.chmod(0o755)
-        (directory / "users").write_text('"postgres" ""\n')
-        ini = directory / "pgbouncer.ini"
-        ini.write_text(
-            f"[databases]\n* = host=127.0.0.1 port={server.port}\n[pgbouncer]\n"
-            f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
-            f"auth_type = trust\nauth_file = {directory / 'users'}\npool_mode = transaction\n"
-            "default_pool_size = 1\n"
-        )
-        process = subprocess.Popen(
-            [path, str(ini)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            user="nobody" if os.geteuid() == 0 else None,
-        )
-        try:
-            yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
-        finally:
-            process.terminate()
-            process.wait()
 
 
 def test_through_a_pooler_in_transaction_mode() -> None:

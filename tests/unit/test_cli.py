@@ -6,11 +6,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import structlog
 import typer.core
 import typer.main
 
@@ -46,7 +47,7 @@ Run = Callable[..., Done]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """The entry point itself, without a new interpreter for each call."""
 
     def call(*arguments: str) -> Done:
@@ -58,7 +59,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         assert isinstance(code, int)
         return Done(code, *capsys.readouterr())
 
-    return call
+    yield call
+    # It logs to the captured standard error, which is closed from here on.
+    structlog.reset_defaults()
 
 
 def run_process(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -92,7 +95,7 @@ def test_help(run: Run, command: str) -> None:
     assert done.returncode == 0
     assert done.stderr == ""
     assert done.stdout.startswith("Usage: ")
-    for name in ["serve", "check", "sql"] if not command else []:
+    for name in ["serve", "check", "doctor", "discover", "sql"] if not command else []:
         assert f"\n  {name} " in done.stdout
     for flag in options(command) if command else []:
         assert flag.opts[0] in done.stdout
@@ -151,6 +154,9 @@ def test_nothing_typed_shows_the_help(run: Run) -> None:
         (["serv"], "No such command 'serv'"),
         (["serve"], "name a file, or a database with --database.dsn"),
         (["sql"], "name a file, or a database with --database.dsn"),
+        (["doctor"], "name a file, or a database with --database.dsn"),
+        (["doctor", "--database.dsn=host=a", "--format=xml"], "'xml' is not one of"),
+        (["discover"], "name the database"),
         (["check"], "name a file"),
         (["check", "--config.file=/nowhere.yaml"], "/nowhere.yaml: cannot be read: No such file"),
         (["serve", "--config.file=/nowhere.yaml"], "/nowhere.yaml: cannot be read: No such file"),
