@@ -8,12 +8,13 @@ Imports the standard library only: it starts every few seconds.
 import argparse
 import base64
 import http.client
+import os
 import ssl
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-_DEFAULT = "http://127.0.0.1:9947/-/healthy"
+_ENV = "TABLE_QUEUE_EXPORTER_WEB_"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m table_queue_exporter.probe",
         description="Ask a running exporter for a page; exit code 1 when it does not come.",
     )
-    parser.add_argument("--url", default=_DEFAULT, help="the page; default: %(default)s")
+    parser.add_argument("--url", default=_own_health(), help="the page; default: %(default)s")
     parser.add_argument("--user-file", type=Path, help="file that holds the user's name")
     parser.add_argument("--password-file", type=Path, help="file that holds the password")
     parser.add_argument(
@@ -43,6 +44,14 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{options.url}: {options.expect} is not on the page\n")
         return 1
     return 0
+
+
+def _own_health() -> str:
+    """Where the exporter that has the same environment as we tells its health."""
+    host, _, port = os.environ.get(_ENV + "LISTEN_ADDRESS", ":9947").rpartition(":")
+    prefix = os.environ.get(_ENV + "ROUTE_PREFIX", "").strip("/")
+    page = f"{prefix}/-/healthy" if prefix else "-/healthy"
+    return f"http://{host or '127.0.0.1'}:{port}/{page}"
 
 
 def _get(options: argparse.Namespace) -> tuple[int, str]:
