@@ -10,7 +10,8 @@ COPY exporter exporter
 # The result holds no pip: --without-pip, and pip of the base installs from outside.
 RUN python3 -m venv --without-pip /app \
  && python3 -m pip --python /app/bin/python3 install --no-cache-dir --only-binary=:all: --no-compile . \
- && /app/bin/python3 -m compileall -q /app
+ && /app/bin/python3 -m compileall -q /app \
+ && mkdir /state
 
 FROM ${BASE}
 ARG VERSION=0.1.0
@@ -21,6 +22,8 @@ LABEL org.opencontainers.image.title="table-queue-exporter" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /app /app
+# A volume mounted here for --state.dir takes over the owner.
+COPY --from=build --chown=65532:65532 /state /var/lib/table-queue-exporter
 ENV PATH=/app/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1

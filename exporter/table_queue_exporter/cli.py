@@ -271,7 +271,7 @@ def demo(
         seconds = None if duration is None else parse_duration(duration)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--duration") from error
-    play = runner.run(fault, seconds, listen_address, dsn=database_dsn, exporter=exporter)
+    play = runner.run(fault or None, seconds, listen_address, dsn=database_dsn, exporter=exporter)
     raise typer.Exit(asyncio.run(play))
 
 

@@ -111,6 +111,7 @@ def _copy(stage: Stage, stages: dict[str, Stage], words: list[str]) -> None:
     source_root = ROOT
     if words[0].startswith("--from="):
         source_root = stages[words.pop(0).removeprefix("--from=")].root.path
+    owner = words.pop(0).removeprefix("--chown=") if words[0].startswith("--chown=") else ""
     *sources, target = words
     for source in sources:
         assert source_root != ROOT or source in context(), f".dockerignore keeps {source} out"
@@ -122,3 +123,6 @@ def _copy(stage: Stage, stages: dict[str, Stage], words: list[str]) -> None:
             shutil.copytree(found, into, symlinks=True, dirs_exist_ok=True, ignore=ignored)
         else:
             shutil.copy(found, into / found.name if into.is_dir() else into)
+        if owner:
+            user, _, group = owner.partition(":")
+            os.chown(into, int(user), int(group))
