@@ -107,6 +107,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and .Values.serviceMonitor.enabled .Values.podMonitor.enabled }}
 {{- fail "enable either serviceMonitor or podMonitor: with both each pod is scraped twice, and every queue is there twice" }}
 {{- end }}
+{{- with .Values.webConfig }}
+{{- if and (or .tls .clientCertificates .basicAuth.existingSecret) (not .existingSecret) }}
+{{- fail "webConfig.tls, clientCertificates and basicAuth tell what is in the file of webConfig.existingSecret: name it" }}
+{{- end }}
+{{- end }}
 {{- if and (gt (int .Values.shards) 1) (not (include "tqe.configured" .)) }}
 {{- fail "shards split the databases of config or existingConfigMap: name them there" }}
 {{- end }}
