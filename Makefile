@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint fmt generate bench tools clean
+.PHONY: demo test lint fmt generate drill drill-alerts bench tools clean
 
 # A queue with workers and faults on a private PostgreSQL, and the exporter reading it.
 # DURATION=30 ends by itself after that many seconds; FAULT=crash switches a fault on.
@@ -27,6 +27,17 @@ fmt: $(STAMP)
 # Rewrites every generated file; the tests fail when one is stale.
 generate: $(STAMP)
 	$(BIN)/python -m docs.generate
+	$(BIN)/python -m alerts.generate
+	$(BIN)/python -m dashboards.generate
+	$(BIN)/python -m helm.generate
+
+# Ten minutes of writers of every temper: every event counted once.
+drill: $(STAMP) tools
+	$(BIN)/python -m tests.drill
+
+# Every fault of the demo, through the real rules and a real Alertmanager.
+drill-alerts: $(STAMP) tools
+	$(BIN)/python -m tests.drill.alerts
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench.polls

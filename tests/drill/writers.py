@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-LEASE = 8.0
-BACKOFF = 6.0
+LEASE = 20.0
+BACKOFF = 15.0
+"""Both longer than the exporter may be blind: it is killed, and VACUUM FULL locks it out."""
 BATCH = 30
 
 CLAIM = """
