@@ -6,6 +6,7 @@ ARG BASE=docker.io/library/python:3.13-slim-trixie
 FROM ${BASE} AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
+COPY alerts alerts
 COPY exporter exporter
 # The result holds no pip: --without-pip, and pip of the base installs from outside.
 RUN python3 -m venv --without-pip /app \

@@ -42,7 +42,7 @@ def test_is_built_in_two_stages_upon_a_base_that_can_be_pinned() -> None:
 
 
 def test_the_context_holds_what_the_image_needs_and_nothing_else() -> None:
-    assert context() == ["exporter", "pyproject.toml", "README.md", "LICENSE"]
+    assert context() == ["alerts", "exporter", "pyproject.toml", "README.md", "LICENSE"]
 
 
 def test_says_what_it_is(image: Stage) -> None:
