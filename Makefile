@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint fmt generate drill drill-alerts bench tools clean
+.PHONY: demo test lint fmt generate drill drill-alerts bench bench-scaling tools clean
 
 # A queue with workers and faults on a private PostgreSQL, and the exporter reading it.
 # DURATION=30 ends by itself after that many seconds; FAULT=crash switches a fault on.
@@ -41,6 +41,10 @@ drill-alerts: $(STAMP) tools
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench.polls
+
+# What one process carries; about a quarter of an hour. SIZES=10,100 for other numbers of queues.
+bench-scaling: $(STAMP)
+	$(BIN)/python -m tests.bench.scaling
 
 # The servers that the tests run against. Without root or apt those tests say why they are skipped.
 tools:

@@ -222,6 +222,7 @@ def check(
 def sql(
     config_file: ConfigFile = None,
     database_dsn: DatabaseDsn = None,
+    dsn_file: DsnFile = None,
     queue: Annotated[
         str | None, typer.Option("--queue", help="Only this queue; every queue without it.")
     ] = None,
@@ -231,7 +232,7 @@ def sql(
     ] = False,
 ) -> None:
     """Print the statements that a poll sends, ready for psql, and the GRANTs that they need."""
-    config = configuration(config_file, database_dsn)
+    config = configuration(config_file, database_dsn, dsn_file)
     typer.echo(asyncio.run(describe(config, queue, offline=offline)), nl=False)
 
 

@@ -51,6 +51,11 @@ def _alerts(groups: list[Manifest]) -> dict[str, Manifest]:
     return {r["alert"]: r for group in groups for r in group["rules"] if "alert" in r}
 
 
+def test_labels_of_the_object_are_not_those_of_the_alerts() -> None:
+    labels = only("PrometheusRule", SETS["full"])["metadata"]["labels"]
+    assert labels["release"] == "prometheus"
+
+
 def test_alerts_are_switched_off_changed_labelled_and_linked_one_by_one() -> None:
     before = _alerts(RULES)
     after = _alerts(only("PrometheusRule", SETS["full"])["spec"]["groups"])

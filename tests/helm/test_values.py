@@ -28,6 +28,7 @@ def test_notes_name_what_is_missing() -> None:
     assert "create secret generic queues-table-queue-exporter-database --from-literal=dsn=" in notes
     for hint in ("serviceMonitor.enabled", "prometheusRule.enabled", "dashboards.enabled"):
         assert hint in notes
+    assert "sql --database.dsn-file=/etc/table-queue-exporter/database/dsn" in notes
     off = {"state": {"persistence": {"enabled": False}}}
     assert "Counters start at 0" in texts(off)["NOTES.txt"]
     assert "Counters start at 0" not in notes

@@ -11,7 +11,7 @@ import pytest
 from table_queue_exporter import __version__
 from table_queue_exporter.demo.server import LocalServer
 from tests.image.dockerfile import Stage, build, context, instructions
-from tests.support.bare_root import need_namespaces
+from tests.support.bare_root import cannot, need_namespaces
 from tests.support.pages import Metrics
 from tests.support.processes import free_port, page_of, wait_until
 from tests.support.queues import REFERENCE_SCHEMA, execute
@@ -22,7 +22,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Stage:
     """The last stage, after every step of the Dockerfile."""
     need_namespaces()
     if not _base_has_pip():
-        pytest.skip("the interpreter of these tests has no pip of its own")
+        cannot("the interpreter of these tests has no pip of its own")
     return build(tmp_path_factory.mktemp("image"))[""]
 
 

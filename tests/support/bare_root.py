@@ -37,10 +37,14 @@ def need_namespaces() -> None:
     command = ["unshare", "--mount", "true"]
     done = os.geteuid() == 0 and subprocess.run(command, capture_output=True, check=False)
     if not done or done.returncode != 0:
-        reason = "a bare root directory needs root and a mount namespace"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        cannot("a bare root directory needs root and a mount namespace")
+
+
+def cannot(reason: str) -> None:
+    """Skips the test with a reason, and fails it under CI."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 class BareRoot:
