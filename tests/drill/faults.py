@@ -216,7 +216,13 @@ DRILLS = (
         "slow",
         fault("slow"),
         frozenset({"TableQueueLeaseReclaims"}),
-        frozenset({"TableQueuePoisonTask", "TableQueueLeaseTooShort"}),
+        frozenset(
+            {
+                "TableQueuePoisonTask",
+                "TableQueueLeaseTooShort",
+                "TableQueueWorkersNotReturning",
+            }
+        ),
         rate=0.4,
         workers=4,
     ),

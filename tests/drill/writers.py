@@ -10,7 +10,7 @@ import psycopg
 LEASE = 20.0
 BACKOFF = 15.0
 """Both longer than the exporter may be blind: it is killed, and VACUUM FULL locks it out."""
-BATCH = 30
+BATCH = 150
 
 CLAIM = """
 WITH claimable AS MATERIALIZED (

@@ -9,6 +9,7 @@ import pytest
 from table_queue_exporter.demo import queue as demo_queue
 from table_queue_exporter.demo.server import LocalServer
 from table_queue_exporter.exposition import Format
+from tests.support.processes import wait_until
 from tests.support.queues import REFERENCE_SCHEMA, configuration, execute, query
 from tests.support.running import FAST, HELD, Running
 
@@ -29,6 +30,9 @@ def newest_queue(newest_dsn: str) -> str:
 
 async def test_each_event_is_counted(queue_dsn: str) -> None:
     execute(queue_dsn, "INSERT INTO payment (task_type, attempts) VALUES ('old', 4)")
+    inserted = "SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'payment'"
+    # Before version 15 the statistics come a little later.
+    await asyncio.to_thread(wait_until, lambda: query(queue_dsn, inserted) == [(1,)], inserted)
     async with Running(configuration(queue_dsn, FAST)) as running:
         before = running.page()
         assert before.value("enqueued_total") == 0, "what was there before is not counted"
