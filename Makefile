@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-versions test-examples lint fmt generate drill drill-alerts bench tools \
-	clean
+.PHONY: demo test test-versions test-examples lint fmt generate drill drill-alerts bench \
+	bench-scaling tools clean
 
 # A queue with workers and faults on a private PostgreSQL, and the exporter reading it.
 # DURATION=30 ends by itself after that many seconds; FAULT=crash switches a fault on.
@@ -34,6 +34,7 @@ generate: $(STAMP)
 	$(BIN)/python -m docs.generate
 	$(BIN)/python -m alerts.generate
 	$(BIN)/python -m dashboards.generate
+	$(BIN)/python -m helm.generate
 
 # The tests that depend on the server's version, on those that neither the wheel nor Debian brings.
 VERSIONS := 13 14 16 17
@@ -56,6 +57,10 @@ drill-alerts: $(STAMP) tools
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench.polls
+
+# What one process carries; about a quarter of an hour. SIZES=10,100 for other numbers of queues.
+bench-scaling: $(STAMP)
+	$(BIN)/python -m tests.bench.scaling
 
 # The servers that the tests run against. Without root or apt those tests say why they are skipped.
 tools:

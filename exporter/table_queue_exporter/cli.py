@@ -1,25 +1,24 @@
 """The command line: commands and flags; nothing else."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from psycopg.conninfo import conninfo_to_dict
-from pydantic import SecretStr
 
 from . import __version__
 from .app import Exporter
-from .config import Config, DatabaseConfig, load_config
+from .cli_options import ENV, ConfigFile, DatabaseDsn, DsnFile, Level, LogForm, WebConfigFile
+from .config import Config, load_config
 from .discover_command import discover_text
 from .doctor.diagnosis import diagnose
 from .doctor.report import ReportFormat, render
-from .dsn import check_dsn, has_password
 from .durations import parse_duration
 from .errors import ConfigError, ExporterError, Problem
 from .logs import LogFormat, LogLevel, configure_logging, redact
 from .serve import serve as serve_forever
+from .shard import parse_shard
+from .source import configuration
 from .sql_command import describe
 from .state import StateDirectory
 from .web import WebSettings, parse_listen_address
@@ -34,34 +33,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-_ENV = "TABLE_QUEUE_EXPORTER_"
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option("--config.file", envvar=_ENV + "CONFIG_FILE", help="The configuration, YAML."),
-]
-DatabaseDsn = Annotated[
-    str | None,
-    typer.Option(
-        "--database.dsn",
-        envvar=_ENV + "DATABASE_DSN",
-        help="Without a file: this database, and the queues of known kinds found in it.",
-    ),
-]
-WebConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--web.config.file",
-        envvar=_ENV + "WEB_CONFIG_FILE",
-        help="TLS and passwords, in the format of exporter-toolkit.",
-    ),
-]
-Level = Annotated[
-    LogLevel, typer.Option("--log.level", envvar=_ENV + "LOG_LEVEL", help="Least level logged.")
-]
-LogForm = Annotated[
-    LogFormat, typer.Option("--log.format", envvar=_ENV + "LOG_FORMAT", help="Form of a log line.")
-]
 
 
 def _version(wanted: bool) -> None:
@@ -83,11 +54,28 @@ def _root(
 def serve(
     config_file: ConfigFile = None,
     database_dsn: DatabaseDsn = None,
+    dsn_file: DsnFile = None,
+    auto_reload: Annotated[
+        bool,
+        typer.Option(
+            "--config.auto-reload",
+            envvar=ENV + "CONFIG_AUTO_RELOAD",
+            help="Reload when the configuration file changes.",
+        ),
+    ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard",
+            envvar=ENV + "SHARD",
+            help="i/n: read only the databases of this one of n exporters, counted from 0.",
+        ),
+    ] = None,
     listen_address: Annotated[
         str,
         typer.Option(
             "--web.listen-address",
-            envvar=_ENV + "WEB_LISTEN_ADDRESS",
+            envvar=ENV + "WEB_LISTEN_ADDRESS",
             help="host:port; :port listens on every interface.",
         ),
     ] = ":9947",
@@ -95,7 +83,7 @@ def serve(
         str,
         typer.Option(
             "--web.telemetry-path",
-            envvar=_ENV + "WEB_TELEMETRY_PATH",
+            envvar=ENV + "WEB_TELEMETRY_PATH",
             help="Path of the metrics page.",
         ),
     ] = "/metrics",
@@ -103,7 +91,7 @@ def serve(
         str,
         typer.Option(
             "--web.route-prefix",
-            envvar=_ENV + "WEB_ROUTE_PREFIX",
+            envvar=ENV + "WEB_ROUTE_PREFIX",
             help="Put before every path.",
         ),
     ] = "",
@@ -112,7 +100,7 @@ def serve(
         bool,
         typer.Option(
             "--web.enable-lifecycle",
-            envvar=_ENV + "WEB_ENABLE_LIFECYCLE",
+            envvar=ENV + "WEB_ENABLE_LIFECYCLE",
             help="Allow POST /-/reload.",
         ),
     ] = False,
@@ -120,7 +108,7 @@ def serve(
         Path | None,
         typer.Option(
             "--state.dir",
-            envvar=_ENV + "STATE_DIR",
+            envvar=ENV + "STATE_DIR",
             help="Keep the event counters here, so that they outlive the process.",
         ),
     ] = None,
@@ -140,15 +128,25 @@ def serve(
         )
     settings = WebSettings(host, port, path, _prefix(route_prefix), enable_lifecycle)
     directory = None if state_dir is None else StateDirectory(state_dir)
+    try:
+        part = None if shard is None else parse_shard(shard)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--shard") from error
+
+    def load() -> Config:
+        config = configuration(config_file, database_dsn, dsn_file)
+        return config if part is None else part.part_of(config)
+
     exporter = Exporter(
-        lambda: _configuration(config_file, database_dsn),
+        load,
         search=config_file is None,
         state_directory=directory,
     )
     if directory is not None:
         directory.open()
     guard = None if web_config_file is None else WebGuard(web_config_file)
-    asyncio.run(serve_forever(exporter, settings, guard))
+    watched = config_file if auto_reload else None
+    asyncio.run(serve_forever(exporter, settings, guard, watched))
 
 
 @app.command()
@@ -192,6 +190,7 @@ def check(
 def sql(
     config_file: ConfigFile = None,
     database_dsn: DatabaseDsn = None,
+    dsn_file: DsnFile = None,
     queue: Annotated[
         str | None, typer.Option("--queue", help="Only this queue; every queue without it.")
     ] = None,
@@ -201,7 +200,7 @@ def sql(
     ] = False,
 ) -> None:
     """Print the statements that a poll sends, ready for psql, and the GRANTs that they need."""
-    config = _configuration(config_file, database_dsn)
+    config = configuration(config_file, database_dsn, dsn_file)
     typer.echo(asyncio.run(describe(config, queue, offline=offline)), nl=False)
 
 
@@ -220,7 +219,7 @@ def doctor(
 
     Exit code 1 when something is found.
     """
-    config = _configuration(config_file, database_dsn)
+    config = configuration(config_file, database_dsn)
     report = asyncio.run(diagnose(config, queue, search=config_file is None))
     typer.echo(redact(render(report, form)), nl=False)
     if not report.healthy:
@@ -232,14 +231,14 @@ def discover(
     database_dsn: Annotated[
         str | None,
         typer.Option(
-            "--database.dsn", envvar=_ENV + "DATABASE_DSN", help="The database to look through."
+            "--database.dsn", envvar=ENV + "DATABASE_DSN", help="The database to look through."
         ),
     ] = None,
 ) -> None:
     """Print a configuration for the queues of a database. Reads its catalog, no table."""
     if database_dsn is None:
         raise typer.BadParameter("name the database", param_hint="--database.dsn")
-    config = _configuration(None, database_dsn)
+    config = configuration(None, database_dsn)
     typer.echo(asyncio.run(discover_text(config)), nl=False)
 
 
@@ -254,6 +253,17 @@ def demo(
     listen_address: Annotated[
         str, typer.Option("--web.listen-address", help="host:port of the exporter.")
     ] = "127.0.0.1:9947",
+    database_dsn: Annotated[
+        str | None,
+        typer.Option(
+            "--database.dsn",
+            envvar="DEMO_DSN",  # not the exporter's: what it reads must not become a playground
+            help="Play in this empty database instead of a private server.",
+        ),
+    ] = None,
+    exporter: Annotated[
+        bool, typer.Option("--exporter/--no-exporter", help="Whether to start an exporter too.")
+    ] = True,
 ) -> None:
     """Run a queue with workers and faults on a private PostgreSQL, and the exporter reading it."""
     # The demo is an extra: what serves metrics must not depend on it.
@@ -268,38 +278,13 @@ def demo(
         seconds = None if duration is None else parse_duration(duration)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--duration") from error
-    raise typer.Exit(asyncio.run(runner.run(fault, seconds, listen_address)))
+    play = runner.run(fault or None, seconds, listen_address, dsn=database_dsn, exporter=exporter)
+    raise typer.Exit(asyncio.run(play))
 
 
 def _prefix(text: str) -> str:
     stripped = text.strip("/")
     return f"/{stripped}" if stripped else ""
-
-
-def _configuration(config_file: Path | None, dsn: str | None) -> Config:
-    """The file's configuration, or one database with its queues yet to be found."""
-    if config_file is not None and dsn is not None:
-        raise typer.BadParameter(
-            "give either a file or --database.dsn, not both", param_hint="--database.dsn"
-        )
-    if config_file is not None:
-        return load_config(config_file)
-    if dsn is None:
-        raise typer.BadParameter(
-            "name a file, or a database with --database.dsn", param_hint="--config.file"
-        )
-    try:
-        check_dsn(dsn)
-    except ValueError as error:
-        raise ConfigError([Problem("--database.dsn", None, "", str(error))]) from None
-    if has_password(dsn) and any(dsn in argument for argument in sys.argv):
-        typer.echo(
-            "warning: the password in --database.dsn shows in the list of processes; "
-            f"use {_ENV}DATABASE_DSN, or a file with password_file",
-            err=True,
-        )
-    name = conninfo_to_dict(dsn).get("dbname") or "main"
-    return Config(databases={str(name): DatabaseConfig(dsn=SecretStr(dsn))})
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from pathlib import Path
 
 import structlog
 from aiohttp import web
@@ -9,6 +10,7 @@ from aiohttp import web
 from . import __version__
 from .app import Exporter
 from .errors import ConfigError, ExporterError
+from .watch import watch
 from .web import Site, WebSettings
 from .web_guard import WebGuard
 
@@ -18,8 +20,16 @@ _SHUTDOWN_TIMEOUT = 1.0
 """Seconds that open requests get to end; everything must be over within 5."""
 
 
-async def serve(exporter: Exporter, settings: WebSettings, guard: WebGuard | None = None) -> None:
-    """Serves until SIGTERM or SIGINT. SIGHUP reloads. Raises ExporterError at a taken port."""
+async def serve(
+    exporter: Exporter,
+    settings: WebSettings,
+    guard: WebGuard | None = None,
+    watched: Path | None = None,
+) -> None:
+    """Serves until SIGTERM or SIGINT. SIGHUP reloads, and so does a change of ``watched``.
+
+    Raises ExporterError at a taken port.
+    """
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -53,11 +63,15 @@ async def serve(exporter: Exporter, settings: WebSettings, guard: WebGuard | Non
                 "choose another --web.listen-address"
             ) from error
         exporter.start()
+        if watched is not None:
+            reloads.add(asyncio.create_task(watch(watched, lambda: _reload(exporter))))
         address = runner.addresses[0]
         log.info("listening", address=f"{address[0]}:{address[1]}", version=__version__)
         await stopping.wait()
         log.info("stopping")
     finally:
+        for task in reloads:
+            task.cancel()
         await exporter.stop()
         await runner.cleanup()
 

@@ -134,3 +134,14 @@ class ExporterProcess:
         """Sends a signal and returns the exit code."""
         self.process.send_signal(number)
         return self.process.wait(timeout=30)
+
+
+def page_of(port: int, path: str, **headers: str) -> str | None:
+    """The body of a page on loopback; None when nobody answers, or with an error."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as response:
+            body: bytes = response.read()
+    except (urllib.error.URLError, ConnectionError):
+        return None
+    return body.decode()

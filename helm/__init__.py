@@ -1,0 +1,1 @@
+"""The Helm chart, and the generator of its copied and derived files."""
