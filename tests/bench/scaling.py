@@ -115,6 +115,7 @@ def _fastest(addresses: dict[str, str], what: str, *arguments: str) -> None:
         before, begun = exporter.metrics(), time.monotonic()
         time.sleep(15)
         after, seconds = exporter.metrics(), time.monotonic() - begun
+        assert _total(after, "poll_errors_total") == 0, exporter.log()
         polls = (_total(after, "polls_total") - _total(before, "polls_total")) / seconds
         cpu = (_own(after, "cpu_seconds_total") - _own(before, "cpu_seconds_total")) / seconds
         _say(f"{len(addresses)} database(s), {what}: {polls:.0f} polls/s, CPU {cpu * 100:.0f} %")
