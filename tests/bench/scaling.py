@@ -19,6 +19,8 @@ from tests.support.processes import ExporterProcess
 from tests.support.queues import REFERENCE_SCHEMA, execute
 
 DATABASES = 10
+QUEUES = 10
+"""Of each database, where it goes as fast as it can."""
 WINDOW = 45.0
 FINISHED, WAITING, PROCESSING = 2000, 200, 20
 
@@ -29,7 +31,7 @@ def main() -> None:
     with LocalServer(settings={"shared_buffers": "512MB", "fsync": "off"}) as server:
         names = [f"bench_{number}" for number in range(DATABASES)]
         addresses = {name: server.create_database(name) for name in names}
-        schemas = max(sizes) // DATABASES
+        schemas = max(*sizes, QUEUES * DATABASES) // DATABASES
         _say(f"making {schemas * DATABASES} tables in {DATABASES} databases ...")
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda dsn: _fill(dsn, schemas), addresses.values()))
@@ -58,6 +60,7 @@ def _fill(dsn: str, schemas: int) -> None:
 
 def _config(addresses: dict[str, str], queues: int, defaults: str) -> str:
     text = "databases:\n" + "".join(f"  {name}: {{dsn: {d}}}\n" for name, d in addresses.items())
+    text += "max_series: 1000000\n"
     text += f"defaults: {{{defaults}, objective: 60s, lease: 5m}}\nqueues:\n"
     for name in addresses:
         for number in range(queues):
@@ -106,12 +109,13 @@ def _measure(addresses: dict[str, str], queues: int) -> None:
 
 
 def _fastest(addresses: dict[str, str], what: str, *arguments: str) -> None:
-    config = _config(addresses, 1, "interval: 10ms, budget: 1")
+    config = _config(addresses, QUEUES, "interval: 10ms, budget: 1")
     with ExporterProcess(config, *arguments) as exporter:
         time.sleep(5)
         before, begun = exporter.metrics(), time.monotonic()
         time.sleep(15)
         after, seconds = exporter.metrics(), time.monotonic() - begun
+        assert _total(after, "poll_errors_total") == 0, exporter.log()
         polls = (_total(after, "polls_total") - _total(before, "polls_total")) / seconds
         cpu = (_own(after, "cpu_seconds_total") - _own(before, "cpu_seconds_total")) / seconds
         _say(f"{len(addresses)} database(s), {what}: {polls:.0f} polls/s, CPU {cpu * 100:.0f} %")
