@@ -20,7 +20,7 @@ from .config_checks import cross_checks, did_you_mean, fill_empty
 from .dsn import check_dsn
 from .durations import parse_duration
 from .errors import ConfigError, Problem
-from .model import EXPRESSIONS, QueueModel, build_model, preset_names
+from .model import EXPRESSIONS, RELATIONS, QueueModel, build_model, preset_names
 from .sqltext import check_expression, parse_table
 from .yaml_source import YamlPath, YamlSource, load_yaml
 
@@ -37,10 +37,21 @@ def _expression(value: object) -> object:
     return value
 
 
+def _expressions(value: object) -> object:
+    """One predicate, or several."""
+    parts = value if isinstance(value, list) and value else [value]
+    for part in parts:
+        if not isinstance(part, str):
+            raise ValueError("must be text, or a list of it: put it into quotes")
+        check_expression(part)
+    return tuple(parts)
+
+
 Duration = Annotated[float, BeforeValidator(_seconds)]
 """Seconds; written as ``15s``, ``5m``, ``1h30m``."""
 Pace = Annotated[Duration, Field(ge=0.01)]
 Expression = Annotated[str, BeforeValidator(_expression)]
+Expressions = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
 
 
 class _Settings(BaseModel):
@@ -152,10 +163,14 @@ class QueueConfig(QueueSettings):
     table: str = Field(description="Table or view, with its schema; quoted where SQL needs it.")
     preset: str = Field("lease", description="The queue library, or `none`.")
 
+    rows: Expression | None = None
+    finished_rows: Expression | None = None
     id: Expression | None = None
     queue: Expression | None = None
     task_type: Expression | None = None
+    index_key: Expression | None = None
     enqueued_at: Expression | None = None
+    enqueue_order: Expression | None = None
     due_at: Expression | None = None
     lease_until: Expression | None = None
     started_at: Expression | None = None
@@ -164,7 +179,7 @@ class QueueConfig(QueueSettings):
     attempts_counted_at: Literal["claim", "end", "failure"] | None = None
     claim_stamp: Expression | None = None
     error: Expression | None = None
-    waiting: Expression | None = None
+    waiting: Expressions | None = None
     blocked: Expression | None = None
     processing: Expression | None = None
     done: Expression | None = None
@@ -191,7 +206,9 @@ class QueueConfig(QueueSettings):
     def model(self) -> QueueModel:
         """The preset with this queue's expressions laid over it; null switches one off."""
         overrides = {
-            name: getattr(self, name) for name in EXPRESSIONS if name in self.model_fields_set
+            name: getattr(self, name)
+            for name in (*RELATIONS, *EXPRESSIONS)
+            if name in self.model_fields_set
         }
         return build_model(
             self.table,

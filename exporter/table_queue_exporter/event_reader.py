@@ -17,7 +17,7 @@ from .events import (
 )
 from .horizon import HORIZON, read_horizon
 from .labels import LabelSets
-from .reading import NULL_VALUE, Row
+from .reading import COUNTED, NULL_VALUE, Row, waiting_rows
 from .reclaims import Watched, read_watched
 from .slices import Key, Marks, Totals, add, marks
 
@@ -151,9 +151,9 @@ class EventReader:
 
     def _live(self, results: Mapping[str, list[Row]]) -> Totals | None:
         """Sums of attempts over live tasks; None where they cannot be had, or were not all read."""
-        if not self._statements.counts_attempts or "waiting_counts" not in results:
+        if not self._statements.counts_attempts or not COUNTED & results.keys():
             return None
-        waiting, in_flight = results["waiting_counts"], results.get("in_flight", [])
+        waiting, in_flight = waiting_rows(results, "counts"), results.get("in_flight", [])
         if any(r["ready_cut"] or r["delayed_cut"] or not r["all_groups"] for r in waiting):
             return None
         if any(row["cut"] for row in in_flight):

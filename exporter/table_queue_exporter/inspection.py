@@ -5,11 +5,11 @@ Nothing is deduced from the text of index definitions. The planner is asked inst
 predicate implies which, through quoted names, casts, enums and partitions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
-from .access import Access, Select, Shape
+from .access import WALKS, Access, Select, Shape
 from .errors import PollError, Reason
 from .model import REQUIRED, QueueModel
 from .postgres import Connection, Session
@@ -53,18 +53,24 @@ async def inspect(connection: Connection, model: QueueModel, session: Session) -
     missing = await _missing(connection, model, session)
     fitting = model.without(frozenset(missing))
     accesses = set()
-    for access, probe in _probes(fitting):
-        if await _is_cheap(connection, probe, session):
+    walks: list[set[Access]] = [set() for _ in fitting.waiting_arms]
+    for access, probes in _probes(fitting):
+        bounded = access.name.lower() in fitting.bounded
+        cheap = [await _is_cheap(connection, probe, session, bounded=bounded) for probe in probes]
+        if all(cheap):
             accesses.add(access)
+        if access in WALKS:
+            for walk, fits in zip(walks, cheap, strict=True):
+                walk |= {access} if fits else set()
     nullable = {
         key
-        for key in ("queue", "task_type", "due_at")
+        for key in ("queue", "task_type", "index_key", "due_at")
         if not columns.get(fitting.expressions.get(key, ""), False)
     }
     used = set().union(*(names_in(sql) for sql in used_expressions(fitting)))
     return Inspection(
         fitting,
-        Shape(frozenset(accesses), frozenset(nullable)),
+        Shape(frozenset(accesses), frozenset(nullable), tuple(map(frozenset, walks))),
         tuple(name for name in columns if name in used),
         missing,
     )
@@ -87,14 +93,17 @@ async def _missing(connection: Connection, model: QueueModel, session: Session) 
     All are tried at once; only when that fails, each by itself.
     """
     names = [name for name in USED if name in model.expressions]
+    missing = {}
+    if "finished_rows" in model.relations:
+        missing = await _missing_finished(connection, model, session)
+        names = [name for name in names if name not in _FINISHED]
     try:
         await connection.run([_evaluation(model, names)], session)
     except PollError as error:
         if error.reason not in _MISFITS:
             raise
     else:
-        return {}
-    missing = {}
+        return missing
     for name in names:
         try:
             await connection.run([_evaluation(model, [name])], session)
@@ -107,69 +116,122 @@ async def _missing(connection: Connection, model: QueueModel, session: Session) 
     return missing
 
 
-def _evaluation(model: QueueModel, names: list[str]) -> Select:
+_FINISHED = ("finished_at", "done", "failed", "cancelled")
+
+
+async def _missing_finished(
+    connection: Connection, model: QueueModel, session: Session
+) -> dict[str, str]:
+    """What tells finished tasks apart stands or falls together, where they have their own rows.
+
+    Whatever else is read of a finished task must be there as well.
+    """
+    names = [name for name in _OF_FINISHED if name in model.expressions]
+    try:
+        await connection.run([_evaluation(model, names, model.finished_rows)], session)
+    except PollError as error:
+        if error.reason not in _MISFITS or "finished_rows" in model.explicit:
+            raise
+        return {name: str(error) for name in names if name in _FINISHED}
+    return {}
+
+
+_OF_FINISHED = (
+    *("id", "queue", "task_type", "enqueued_at", "due_at", "started_at", "attempts"),
+    *_FINISHED,
+)
+
+
+def _evaluation(model: QueueModel, names: list[str], rows: str | None = None) -> Select:
     parts = [
         f"{model[name]} IS TRUE" if name in _PREDICATES else f"{model[name]}" for name in names
     ]
-    return Select("evaluation", f"SELECT {', '.join(parts)} FROM {model.table.sql} WHERE false")
+    sql = f"SELECT {', '.join(parts)} FROM {rows or model.rows} WHERE false"
+    return Select("evaluation", sql)
 
 
-def _probes(model: QueueModel) -> Iterator[tuple[Access, str]]:
-    """The statement whose plan tells whether an access is cheap, for each access that applies."""
-    table, waiting = model.table.sql, model["waiting"]
-    keys = [model[key] for key in ("queue", "task_type") if model.get(key)]
-    enqueued, due = model["enqueued_at"], model.get("due_at")
+def _probes(model: QueueModel) -> Iterator[tuple[Access, list[str]]]:
+    """The statements whose plans tell whether an access is cheap, for each access that applies."""
+    arms = [f"({arm})" for arm in model.waiting_arms]
+    keys = [model[key] for key in ("queue", "task_type", "index_key") if model.get(key)]
+    due, by_age = model.get("due_at"), model.enqueue_order
 
-    def ordered(where: str, order: str, keys: list[str]) -> str:
-        conditions = [where, *(f"{key} = (SELECT {key} FROM {table} LIMIT 1)" for key in keys)]
-        return f"SELECT 1 FROM {table} WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT 1"
+    def ordered(where: str, order: str, keys: list[str], rows: str = model.rows) -> str:
+        conditions = [where, *(f"{key} = (SELECT {key} FROM {rows} LIMIT 1)" for key in keys)]
+        return f"SELECT 1 FROM {rows} WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT 1"
 
-    yield Access.WALK_BY_AGE, ordered(waiting, enqueued, keys)
-    yield Access.WAITING_BY_AGE, ordered(waiting, enqueued, [])
+    yield Access.WALK_BY_AGE, [ordered(arm, by_age, keys) for arm in arms]
+    yield Access.WAITING_BY_AGE, [ordered(model["waiting"], by_age, [])]
     if due is not None:
-        yield Access.WALK_BY_DUE, ordered(f"{waiting} AND {due} <= now()", due, keys)
-        yield Access.WAITING_BY_DUE, ordered(waiting, due, [])
+        yield Access.WALK_BY_DUE, [ordered(f"{arm} AND {due} <= now()", due, keys) for arm in arms]
+        yield Access.WAITING_BY_DUE, [ordered(model["waiting"], due, [])]
     if model.get("processing") and model.lease_until:
-        yield Access.PROCESSING_BY_LEASE, ordered(model["processing"], model.lease_until, [])
-    finished = model.get("finished_at")
-    if finished and model.get("failed"):
-        recent = f"{model['failed']} AND {finished} > now() - interval '1 hour'"
-        yield Access.FAILED_BY_FINISH, ordered(recent, f"{finished} DESC", [])
+        yield Access.PROCESSING_BY_LEASE, [ordered(model["processing"], model.lease_until, [])]
     queue = [model["queue"]] if model.get("queue") else []
-    for access, column in ((Access.NEWEST_ENQUEUED, enqueued), (Access.NEWEST_FINISHED, finished)):
-        if column is not None:
-            yield access, ordered(f"{column} IS NOT NULL", f"{column} DESC", queue)
-    for access, column in (
-        (Access.ENQUEUED_BY_TIME, enqueued),
-        (Access.FINISHED_BY_TIME, finished),
-    ):
-        if column is not None:
-            yield access, ordered(f"{column} >= now() - interval '1 minute'", column, [])
+    if "last_enqueued_timestamp_seconds" not in model.absent:
+        newest = ordered(f"{by_age} IS NOT NULL", f"{by_age} DESC", queue)
+        yield Access.NEWEST_ENQUEUED, [newest]
+    if "enqueued_total" not in model.absent:
+        enqueued = model["enqueued_at"]
+        recent = f"{enqueued} >= now() - interval '1 minute'"
+        yield Access.ENQUEUED_BY_TIME, [ordered(recent, enqueued, [])]
+    yield from _finished_probes(model, ordered, queue)
     if model.get("id"):
+        identity = model["id"]
         yield (
             Access.TASK_BY_ID,
-            f"SELECT 1 FROM {table} "
-            f"WHERE {model['id']} = (SELECT {model['id']} FROM {table} LIMIT 1)",
+            [
+                f"SELECT 1 FROM {model.rows} "
+                f"WHERE {identity} = (SELECT {identity} FROM {model.rows} LIMIT 1)"
+            ],
         )
 
 
-async def _is_cheap(connection: Connection, probe: str, session: Session) -> bool:
+def _finished_probes(
+    model: QueueModel, ordered: Callable[..., str], queue: list[str]
+) -> Iterator[tuple[Access, list[str]]]:
+    finished, rows = model.get("finished_at"), model.finished_rows
+    if finished is None:
+        return
+    if model.get("failed"):
+        failed = model.finish_of("failed")
+        recent = f"{model['failed']} AND {failed} > now() - interval '1 hour'"
+        yield Access.FAILED_BY_FINISH, [ordered(recent, f"{failed} DESC", [], rows)]
+    if "last_finished_timestamp_seconds" not in model.absent:
+        newest = ordered(f"{finished} IS NOT NULL", f"{finished} DESC", queue, rows)
+        yield Access.NEWEST_FINISHED, [newest]
+    if "finished_total" not in model.absent:
+        recent = f"{finished} >= now() - interval '1 minute'"
+        yield Access.FINISHED_BY_TIME, [ordered(recent, finished, [], rows)]
+        outcomes = {name: model.finish_of(name) for name in _FINISHED[1:] if model.get(name)}
+        recents = {
+            f"{model[name]} AND {stamp} >= now() - interval '1 minute'": stamp
+            for name, stamp in outcomes.items()
+        }
+        if outcomes:
+            probes = [ordered(where, stamp, [], rows) for where, stamp in recents.items()]
+            yield Access.FINISHED_BY_OUTCOME, probes
+
+
+async def _is_cheap(connection: Connection, probe: str, session: Session, *, bounded: bool) -> bool:
     """Whether the planner can answer in index order without reading rows that it throws away."""
     select = Select("probe", f"EXPLAIN (FORMAT JSON) {probe}", _PROBE_SETTINGS)
     (rows,) = await connection.run([select], session)
     (plan,) = cast(list[dict[str, object]], rows[0]["QUERY PLAN"])
-    return _cheap_node(cast(Row, plan["Plan"]))
+    return _cheap_node(cast(Row, plan["Plan"]), bounded=bounded)
 
 
 _ORDERED_NODES = frozenset(
-    ("Limit", "Append", "Merge Append", "Index Scan", "Index Only Scan", "Result")
+    ("Limit", "Append", "Merge Append", "Index Scan", "Index Only Scan", "Result", "Subquery Scan")
 )
 
 
-def _cheap_node(node: Row) -> bool:
-    if node["Node Type"] not in _ORDERED_NODES or "Filter" in node:
+def _cheap_node(node: Row, *, bounded: bool) -> bool:
+    if node["Node Type"] not in _ORDERED_NODES or ("Filter" in node and not bounded):
         return False
     children = cast(list[Row], node.get("Plans", []))
     return all(
-        _cheap_node(child) for child in children if child["Parent Relationship"] != "InitPlan"
+        _cheap_node(child, bounded=bounded)
+        for child in children
+        if child["Parent Relationship"] not in ("InitPlan", "SubPlan")
     )
