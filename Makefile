@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint fmt generate bench tools clean
+.PHONY: demo test test-presets lint fmt generate generate-presets bench tools clean
 
 # A queue with workers and faults on a private PostgreSQL, and the exporter reading it.
 # DURATION=30 ends by itself after that many seconds; FAULT=crash switches a fault on.
@@ -14,6 +14,13 @@ demo: $(STAMP)
 
 test: $(STAMP) tools
 	$(BIN)/python -m pytest
+
+# Each preset against the library itself: its own schema, its own worker. The libraries go to
+# .cache/presets, each with its own requirements; what cannot be installed is skipped, and fails
+# under CI=true.
+test-presets: $(STAMP)
+	$(BIN)/python -m tests.presets.install
+	$(BIN)/python -m pytest tests/presets
 
 lint: $(STAMP)
 	$(BIN)/ruff check
@@ -26,6 +33,11 @@ fmt: $(STAMP)
 
 # Rewrites every generated file; the tests fail when one is stale.
 generate: $(STAMP)
+	$(BIN)/python -m docs.generate
+
+# Asks PostgreSQL which indexes serve each preset, for docs/presets.md.
+generate-presets: $(STAMP)
+	$(BIN)/python -m tests.support.generate_presets
 	$(BIN)/python -m docs.generate
 
 bench: $(STAMP)

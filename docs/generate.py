@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from docs.presets_page import presets_page
 from table_queue_exporter.config import DatabaseConfig, QueueConfig, QueueSettings
 from table_queue_exporter.durations import format_duration
 from table_queue_exporter.metrics import METRICS
@@ -92,7 +93,7 @@ def configuration_page() -> str:
         "",
         "## `queues[]`",
         "",
-        *_table(QueueConfig, ["name", "database", "table", "preset"]),
+        *_table(QueueConfig, ["name", "database", "table", "preset", "rows", "finished_rows"]),
         "",
         "## `queues[]` and `defaults`",
         "",
@@ -110,8 +111,6 @@ def configuration_page() -> str:
         "| key | meaning |",
         "| --- | --- |",
         *(f"| `{name}` | {EXPRESSION_MEANINGS[name]} |" for name in EXPRESSIONS),
-        "| `rows` | what stands in FROM in the table's place: a subquery, or the table with an alias |",
-        "| `finished_rows` | the same for finished tasks, where a library moves or logs them |",
         "| `attempts_counted_at` | `claim`, `end` or `failure`: when the library counts |",
         "",
         "## Top level",
@@ -144,6 +143,7 @@ def _table(
 PAGES: dict[str, Callable[[], str]] = {
     "metrics.md": metrics_page,
     "configuration.md": configuration_page,
+    "presets.md": lambda: presets_page(_NOTICE),
 }
 
 

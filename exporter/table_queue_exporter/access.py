@@ -15,6 +15,7 @@ class Access(StrEnum):
     WALK_BY_AGE = "waiting tasks of each type in enqueue order"
     WAITING_BY_AGE = "waiting tasks in enqueue order"
     WAITING_BY_DUE = "waiting tasks in due order"
+    PROCESSING = "claimed tasks"
     PROCESSING_BY_LEASE = "claimed tasks in the order in which their leases end"
     FAILED_BY_FINISH = "failed tasks by finish time"
     NEWEST_ENQUEUED = "the newest task of each queue"

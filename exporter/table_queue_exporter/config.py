@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -17,41 +16,12 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from .config_checks import cross_checks, did_you_mean, fill_empty
+from .config_types import Duration, Expression, Expressions, Pace
 from .dsn import check_dsn
-from .durations import parse_duration
 from .errors import ConfigError, Problem
 from .model import EXPRESSIONS, RELATIONS, QueueModel, build_model, preset_names
-from .sqltext import check_expression, parse_table
+from .sqltext import parse_table
 from .yaml_source import YamlPath, YamlSource, load_yaml
-
-
-def _seconds(value: object) -> float:
-    if isinstance(value, str):
-        return parse_duration(value)
-    raise ValueError(f"{value!r} is not a duration: write a number and a unit, such as 15s or 5m")
-
-
-def _expression(value: object) -> object:
-    if isinstance(value, str):
-        check_expression(value)
-    return value
-
-
-def _expressions(value: object) -> object:
-    """One predicate, or several."""
-    parts = value if isinstance(value, list) and value else [value]
-    for part in parts:
-        if not isinstance(part, str):
-            raise ValueError("must be text, or a list of it: put it into quotes")
-        check_expression(part)
-    return tuple(parts)
-
-
-Duration = Annotated[float, BeforeValidator(_seconds)]
-"""Seconds; written as ``15s``, ``5m``, ``1h30m``."""
-Pace = Annotated[Duration, Field(ge=0.01)]
-Expression = Annotated[str, BeforeValidator(_expression)]
-Expressions = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
 
 
 class _Settings(BaseModel):
@@ -163,8 +133,13 @@ class QueueConfig(QueueSettings):
     table: str = Field(description="Table or view, with its schema; quoted where SQL needs it.")
     preset: str = Field("lease", description="The queue library, or `none`.")
 
-    rows: Expression | None = None
-    finished_rows: Expression | None = None
+    rows: Expression | None = Field(
+        None,
+        description="Stands in FROM in the table's place: a subquery, or the table with an alias.",
+    )
+    finished_rows: Expression | None = Field(
+        None, description="The same for finished tasks, where a library moves or logs them."
+    )
     id: Expression | None = None
     queue: Expression | None = None
     task_type: Expression | None = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from .access import Select
 from .event_layout import Layout
-from .event_statements import CHUNK_ROWS, EventStatements
+from .event_statements import CHUNK_ROWS, WATCH_ROWS, EventStatements
 from .events import (
     EventState,
     aged,
@@ -18,7 +18,7 @@ from .events import (
 from .horizon import HORIZON, read_horizon
 from .labels import LabelSets
 from .reading import COUNTED, NULL_VALUE, Row, waiting_rows
-from .reclaims import Watched, read_watched
+from .reclaims import Watched, read_watched, unclaimed
 from .slices import Key, Marks, Totals, add, marks
 
 WATCH_INTERVALS = 2.5
@@ -125,6 +125,8 @@ class EventReader:
         if "lease_watch" in results:
             watch = self._watched(results["lease_watch"])
             after = {**self._watched(results.get("lookup", [])), **watch}
+            if self._statements.lease_is_due:
+                watch = dict(list((watch | unclaimed(state.watch, after)).items())[:WATCH_ROWS])
             state = with_reclaims(state, after, watch, plan.now)
         live = self._live(results)
         if live is not None and state.finished is not None and not state.finished.slices.behind:

@@ -85,7 +85,8 @@ class EventStatements:
             model.attempts_counted_at == "claim"
             and "lease_reclaims_total" not in model.absent
             and all(model.get(name) for name in ("id", "attempts", "processing", "lease_until"))
-            and {Access.TASK_BY_ID, Access.PROCESSING_BY_LEASE} <= self._accesses
+            and Access.TASK_BY_ID in self._accesses
+            and bool({Access.PROCESSING, Access.PROCESSING_BY_LEASE} & self._accesses)
         )
 
     def finished(self, start: int, now: Marks, rows: int) -> Select:
@@ -181,7 +182,8 @@ class EventStatements:
             f"WHERE {model['processing']} AND {lease} < now() + interval '{seconds} seconds'\n"
             f"ORDER BY {lease} LIMIT {WATCH_ROWS}"
         )
-        return Select("lease_watch", sql, SETTINGS_WALK)
+        by_lease = Access.PROCESSING_BY_LEASE in self._accesses
+        return Select("lease_watch", sql, SETTINGS_WALK if by_lease else SETTINGS_FREE)
 
     def lookup(self, ids: Sequence[str]) -> Select:
         """Tasks by their ids, as they are now."""

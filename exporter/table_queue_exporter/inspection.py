@@ -14,7 +14,7 @@ from .errors import PollError, Reason
 from .model import REQUIRED, QueueModel
 from .postgres import Connection, Session
 from .reading import Row
-from .sqltext import names_in, quote_literal
+from .sqltext import names_in, quote_literal, quote_name
 from .statements import USED
 
 _PROBE_SETTINGS = (
@@ -50,13 +50,17 @@ async def inspect(connection: Connection, model: QueueModel, session: Session) -
     Raises PollError when the table, a required expression or an explicit one does not fit.
     """
     columns = await _columns(connection, model, session)
+    await _check_row_security(connection, model, session)
     missing = await _missing(connection, model, session)
     fitting = model.without(frozenset(missing))
     accesses = set()
     walks: list[set[Access]] = [set() for _ in fitting.waiting_arms]
-    for access, probes in _probes(fitting):
+    for access, statements in probes(fitting):
         bounded = access.name.lower() in fitting.bounded
-        cheap = [await _is_cheap(connection, probe, session, bounded=bounded) for probe in probes]
+        cheap = [
+            await _is_cheap(connection, access, statement, session, bounded=bounded)
+            for statement in statements
+        ]
         if all(cheap):
             accesses.add(access)
         if access in WALKS:
@@ -85,6 +89,29 @@ async def _columns(connection: Connection, model: QueueModel, session: Session) 
     )
     (rows,) = await connection.run([Select("columns", sql)], session)
     return {str(row["name"]): bool(row["not_null"]) for row in rows}
+
+
+async def _check_row_security(connection: Connection, model: QueueModel, session: Session) -> None:
+    """Raises PollError(permission) where row-level security hides every row from this role.
+
+    Such a table reads as an empty one, without an error: all its numbers would be false.
+    """
+    tables = ", ".join(f"({quote_literal(t.sql)})" for t in (model.table, *model.related))
+    sql = (
+        f"SELECT name, current_user AS role FROM (VALUES {tables}) AS t (name)\n"
+        f"WHERE row_security_active(to_regclass(name)) AND NOT EXISTS (\n"
+        f"  SELECT 1 FROM pg_policy WHERE polrelid = to_regclass(name) AND polcmd IN ('r', '*')\n"
+        f"  AND EXISTS (SELECT 1 FROM unnest(polroles) AS r (role)\n"
+        f"    WHERE role = 0 OR pg_has_role(role, 'MEMBER')))"
+    )
+    (rows,) = await connection.run([Select("row_security", sql)], session)
+    for row in rows:
+        role, name = quote_name(str(row["role"])), row["name"]
+        policy = f"CREATE POLICY {role} ON {name} FOR SELECT TO {role} USING (true)"
+        raise PollError(
+            Reason.PERMISSION,
+            f"row-level security hides every row of {name} from {role}; {policy} shows them",
+        )
 
 
 async def _missing(connection: Connection, model: QueueModel, session: Session) -> dict[str, str]:
@@ -150,7 +177,7 @@ def _evaluation(model: QueueModel, names: list[str], rows: str | None = None) ->
     return Select("evaluation", sql)
 
 
-def _probes(model: QueueModel) -> Iterator[tuple[Access, list[str]]]:
+def probes(model: QueueModel) -> Iterator[tuple[Access, list[str]]]:
     """The statements whose plans tell whether an access is cheap, for each access that applies."""
     arms = [f"({arm})" for arm in model.waiting_arms]
     keys = [model[key] for key in ("queue", "task_type", "index_key") if model.get(key)]
@@ -165,6 +192,8 @@ def _probes(model: QueueModel) -> Iterator[tuple[Access, list[str]]]:
     if due is not None:
         yield Access.WALK_BY_DUE, [ordered(f"{arm} AND {due} <= now()", due, keys) for arm in arms]
         yield Access.WAITING_BY_DUE, [ordered(model["waiting"], due, [])]
+    if model.get("processing"):
+        yield Access.PROCESSING, [f"SELECT 1 FROM {model.rows} WHERE {model['processing']} LIMIT 1"]
     if model.get("processing") and model.lease_until:
         yield Access.PROCESSING_BY_LEASE, [ordered(model["processing"], model.lease_until, [])]
     queue = [model["queue"]] if model.get("queue") else []
@@ -209,29 +238,37 @@ def _finished_probes(
             for name, stamp in outcomes.items()
         }
         if outcomes:
-            probes = [ordered(where, stamp, [], rows) for where, stamp in recents.items()]
-            yield Access.FINISHED_BY_OUTCOME, probes
+            parts = [ordered(where, stamp, [], rows) for where, stamp in recents.items()]
+            yield Access.FINISHED_BY_OUTCOME, parts
 
 
-async def _is_cheap(connection: Connection, probe: str, session: Session, *, bounded: bool) -> bool:
+async def _is_cheap(
+    connection: Connection, access: Access, probe: str, session: Session, *, bounded: bool
+) -> bool:
     """Whether the planner can answer in index order without reading rows that it throws away."""
-    select = Select("probe", f"EXPLAIN (FORMAT JSON) {probe}", _PROBE_SETTINGS)
+    by_order = access is not Access.PROCESSING
+    settings = _PROBE_SETTINGS if by_order else ()
+    select = Select("probe", f"EXPLAIN (FORMAT JSON) {probe}", settings)
     (rows,) = await connection.run([select], session)
     (plan,) = cast(list[dict[str, object]], rows[0]["QUERY PLAN"])
-    return _cheap_node(cast(Row, plan["Plan"]), bounded=bounded)
+    nodes = list(_nodes(cast(Row, plan["Plan"])))
+    if not by_order:
+        return bounded or all("Filter" not in n or _CONDITIONS & n.keys() for n in nodes)
+    return all(
+        node["Node Type"] in _ORDERED_NODES and (bounded or "Filter" not in node) for node in nodes
+    )
 
 
+_CONDITIONS = frozenset(("Index Cond", "Recheck Cond"))
+"""What an index finds: it may hold more than is asked for, but not the whole table."""
 _ORDERED_NODES = frozenset(
     ("Limit", "Append", "Merge Append", "Index Scan", "Index Only Scan", "Result", "Subquery Scan")
 )
 
 
-def _cheap_node(node: Row, *, bounded: bool) -> bool:
-    if node["Node Type"] not in _ORDERED_NODES or ("Filter" in node and not bounded):
-        return False
-    children = cast(list[Row], node.get("Plans", []))
-    return all(
-        _cheap_node(child, bounded=bounded)
-        for child in children
-        if child["Parent Relationship"] not in ("InitPlan", "SubPlan")
-    )
+def _nodes(node: Row) -> Iterator[Row]:
+    """A plan's nodes, without those of subqueries that are evaluated beside it."""
+    yield node
+    for child in cast(list[Row], node.get("Plans", [])):
+        if child["Parent Relationship"] not in ("InitPlan", "SubPlan"):
+            yield from _nodes(child)

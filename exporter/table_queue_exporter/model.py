@@ -53,6 +53,8 @@ class Preset:
     ``detect`` lists columns that together tell the table apart from any other, ``named`` is what
     its name looks like, where the library does not leave it to the user: ``q_*``. ``checked`` tells
     the library's version that this was compared with, and ``notes`` what people should know.
+    ``absent`` maps metrics to why the library's rows cannot tell them; ``unserved`` to the index
+    that the library lacks, and that anybody may add.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Preset:
     relations: Mapping[str, str] = field(default_factory=dict)
     bounded: Mapping[str, str] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
+    unserved: Mapping[str, str] = field(default_factory=dict)
     checked: str = ""
     notes: tuple[str, ...] = ()
 
@@ -214,6 +217,7 @@ def load_preset(name: str) -> Preset:
         relations={key: str(data[key]) for key in RELATIONS if key in data},
         bounded=data.get("bounded", {}),
         absent=data.get("absent", {}),
+        unserved=data.get("unserved", {}),
         checked=data["checked"],
         notes=tuple(data.get("notes", ())),
     )

@@ -188,7 +188,8 @@ class QueueReader:
         read_waiting_ages(table, self._grouped(waiting_rows(results, "ages")))
         if "in_flight" in results:
             in_flight = self._grouped(results["in_flight"])
-            has_lease = model.lease_until is not None
+            never = "oldest_expired_age_seconds" in model.absent  # such a task is ready again
+            has_lease = model.lease_until is not None and not never
             has_start = model.started_at is not None
             read_in_flight_ages(table, in_flight, has_lease=has_lease, has_start=has_start)
             read_in_flight_counts(table, in_flight, has_lease=has_lease)

@@ -91,18 +91,26 @@ class _Builder:
         limit = max(self._count_limit // 10, 100)
         lease, started = self._model.lease_until, self._model.started_at
         by_lease = self._has(Access.PROCESSING_BY_LEASE)
-        columns = (
-            f"coalesce({lease or 'NULL::timestamptz'} < now(), false) AS expired,\n  "
-            f"{lease or 'NULL'}::timestamptz AS lease, "
-            f"{started or 'NULL'}::timestamptz AS started, "
-            f"{self._model.get('attempts') or '0'} AS attempts"
-        )
-        listed = self._walk.listed(
-            columns,
-            self._model["processing"],
-            f" ORDER BY {lease}" if by_lease else "",
-            limit,
-        )
+        claimed = self._model["processing"]
+        values = {
+            "expired": f"coalesce({lease or 'NULL::timestamptz'} < now(), false)",
+            "lease": f"{lease or 'NULL'}::timestamptz",
+            "started": f"{started or 'NULL'}::timestamptz",
+            "attempts": self._model.get("attempts") or "0",
+        }
+        columns = ", ".join(f"{value} AS {name}" for name, value in values.items())
+        order = f" ORDER BY {lease}" if by_lease else ""
+        where = ""
+        if by_lease or self._has(Access.PROCESSING):
+            listed = self._walk.listed(columns, claimed, order, limit)
+        else:
+            # No index finds them: so many rows of whatever kind are looked at, and not all.
+            limit = self._count_limit
+            columns = ", ".join(
+                f"CASE WHEN {claimed} THEN {value} END AS {name}" for name, value in values.items()
+            )
+            listed = self._walk.listed(f"{columns}, {claimed} AS claimed", "true", "", limit)
+            where = " WHERE claimed"
         sql = (
             f"WITH r AS MATERIALIZED (\n  {listed}\n),\n"
             f"cut AS (SELECT count(*) > {limit} AS cut FROM r)\n"
@@ -114,7 +122,7 @@ class _Builder:
             f"max(attempts) AS attempts_max, coalesce(sum(attempts), 0) AS attempts_sum,\n  "
             f"coalesce(sum(greatest(attempts - 1, 0)), 0) AS extra_sum, cut.cut AS cut,\n  "
             f"{str(by_lease).lower()} AS by_lease\n"
-            f"FROM r CROSS JOIN cut GROUP BY r.queue, r.task_type, cut.cut"
+            f"FROM r CROSS JOIN cut{where} GROUP BY r.queue, r.task_type, cut.cut"
         )
         return Select("in_flight", sql, SETTINGS_WALK if by_lease else SETTINGS_FREE)
 

@@ -100,7 +100,8 @@ def test_every_preset_is_a_queue(name: str) -> None:
     if "attempts" in preset.expressions:
         assert preset.attempts_counted_at is not None
     assert set(preset.bounded) <= {access.name.lower() for access in Access}
-    assert set(preset.absent) <= {metric.name.removeprefix("table_queue_") for metric in METRICS}
+    names = {metric.name.removeprefix("table_queue_") for metric in METRICS}
+    assert {*preset.absent, *preset.unserved} <= names
 
 
 def test_every_dependency_is_reasoned() -> None:
