@@ -25,7 +25,7 @@ def _expressions(value: object) -> object:
     parts = value if isinstance(value, list) and value else [value]
     for part in parts:
         if not isinstance(part, str):
-            raise ValueError("must be text, or a list of it: put it into quotes")
+            raise ValueError("must be text: put it into quotes")
         check_expression(part)
     return tuple(parts)
 

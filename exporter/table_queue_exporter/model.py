@@ -188,8 +188,8 @@ def build_model(
 
 def _in_place(names: Names, text: Expression) -> tuple[str, ...]:
     """An expression's parts, with the names of tables put in; several are put in parentheses."""
-    if isinstance(text, str):
-        return (names.put_into(text),)
+    if isinstance(text, str) or len(text) == 1:
+        return (names.put_into(text if isinstance(text, str) else text[0]),)
     return tuple(f"({names.put_into(part)})" for part in text)
 
 

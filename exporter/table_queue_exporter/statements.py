@@ -100,7 +100,7 @@ class _Builder:
         }
         columns = ", ".join(f"{value} AS {name}" for name, value in values.items())
         order = f" ORDER BY {lease}" if by_lease else ""
-        where = ""
+        having = ""
         if by_lease or self._has(Access.PROCESSING):
             listed = self._walk.listed(columns, claimed, order, limit)
         else:
@@ -110,7 +110,7 @@ class _Builder:
                 f"CASE WHEN {claimed} THEN {value} END AS {name}" for name, value in values.items()
             )
             listed = self._walk.listed(f"{columns}, {claimed} AS claimed", "true", "", limit)
-            where = " WHERE claimed"
+            having = " HAVING cut.cut OR bool_or(claimed)"
         sql = (
             f"WITH r AS MATERIALIZED (\n  {listed}\n),\n"
             f"cut AS (SELECT count(*) > {limit} AS cut FROM r)\n"
@@ -122,7 +122,7 @@ class _Builder:
             f"max(attempts) AS attempts_max, coalesce(sum(attempts), 0) AS attempts_sum,\n  "
             f"coalesce(sum(greatest(attempts - 1, 0)), 0) AS extra_sum, cut.cut AS cut,\n  "
             f"{str(by_lease).lower()} AS by_lease\n"
-            f"FROM r CROSS JOIN cut{where} GROUP BY r.queue, r.task_type, cut.cut"
+            f"FROM r CROSS JOIN cut GROUP BY r.queue, r.task_type, cut.cut{having}"
         )
         return Select("in_flight", sql, SETTINGS_WALK if by_lease else SETTINGS_FREE)
 

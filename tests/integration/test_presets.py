@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from docs.presets_page import ACCESSES
+from table_queue_exporter.demo.server import LocalServer
 from table_queue_exporter.model import load_preset, preset_names
 from tests.support.pages import Metrics
 from tests.support.presets import FACTS, indexes, inspected, schema
@@ -129,6 +130,41 @@ async def test_every_number_of_waiting_tasks_leaves_the_main_age_exact(newest_ds
     assert page.value("tasks", status="ready") == 30_001
     assert page.value("oldest_ready_age_seconds") == pytest.approx(77, abs=5)
     assert page.value("oldest_task_age_seconds") is None, "more wait than can be looked at"
+
+
+async def test_claimed_tasks_that_no_index_finds_are_bounded_and_said(newest_dsn: str) -> None:
+    name, table = "graphile-worker", FACTS["graphile-worker"].table
+    execute(
+        newest_dsn,
+        schema(name),
+        f"INSERT INTO {table} (task_id) SELECT 1 FROM generate_series(1, 1000)",
+        f"INSERT INTO {table} (task_id, attempts, locked_at)"
+        " SELECT 1, 1, now() - interval '10 s' FROM generate_series(1, 3)",
+    )
+    queue = f"name: q\ntable: {table}\npreset: {name}\ncount_limit: 500"
+    page = await read_once(configuration(newest_dsn, queue))
+    assert page.value("up") == 1
+    assert page.value("oldest_processing_age_seconds") is None, "not all rows were looked at"
+    assert page.value("tasks", status="processing") in (0, None)
+    index = f"CREATE INDEX ON {table} (locked_at) WHERE locked_at IS NOT NULL"
+    execute(newest_dsn, index)
+    page = await read_once(configuration(newest_dsn, queue))
+    assert page.value("tasks", status="processing") == 3
+    assert page.value("oldest_processing_age_seconds") == pytest.approx(10, abs=5)
+
+
+async def test_a_standby_cannot_read_unlogged_tables(newest_server: LocalServer) -> None:
+    """Chancy keeps its workers' heartbeats in one: nothing is expired there, the rest is read."""
+    name = "chancy"
+    with LocalServer(newest_server.bin_dir) as primary:
+        dsn = primary.create_database("queue")
+        execute(dsn, schema(name), *FACTS[name].rows)
+        queue = f"name: q\ntable: {FACTS[name].table}\npreset: {name}"
+        with LocalServer.standby_of(primary) as standby:
+            page = await read_once(configuration(standby.dsn("queue"), queue))
+    assert {value for _, value in page.all("up")} == {1}, page.text
+    assert _statuses(page) == {"ready": 2, "delayed": 1, "processing": 2}
+    assert not page.all("tasks", status="expired")
 
 
 def _statuses(page: Metrics) -> dict[str, float]:
