@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from docs.presets_page import ACCESSES
+from table_queue_exporter.access import Access
 from table_queue_exporter.demo.server import LocalServer
 from table_queue_exporter.model import load_preset, preset_names
 from tests.support.pages import Metrics
@@ -151,6 +152,33 @@ async def test_claimed_tasks_that_no_index_finds_are_bounded_and_said(newest_dsn
     page = await read_once(configuration(newest_dsn, queue))
     assert page.value("tasks", status="processing") == 3
     assert page.value("oldest_processing_age_seconds") == pytest.approx(10, abs=5)
+
+
+ADDED = {
+    "procrastinate": (
+        "procrastinate_events (at) WHERE type IN ('succeeded', 'failed', 'cancelled', 'aborted')",
+        "procrastinate_events (at) WHERE type = 'failed'",
+    ),
+    "chancy": ("chancy_jobs (completed_at)", "chancy_jobs (completed_at) WHERE state = 'failed'"),
+    "django-tasks-db": (
+        "django_tasks_database_dbtaskresult (finished_at)",
+        "django_tasks_database_dbtaskresult (finished_at) WHERE status = 'FAILED'",
+    ),
+    "pg-boss": (
+        "pgboss.job (completed_on)",
+        "pgboss.job (completed_on) WHERE state = 'failed'",
+    ),
+    "oban": ("oban_jobs (state, completed_at)", "oban_jobs (state, discarded_at)"),
+}
+"""The indexes that the presets' notes name."""
+
+
+@pytest.mark.parametrize("name", ADDED)
+async def test_an_added_index_gives_what_the_notes_say(newest_dsn: str, name: str) -> None:
+    execute(newest_dsn, schema(name), *(f"CREATE INDEX ON {index}" for index in ADDED[name]))
+    accesses = (await inspected(newest_dsn, name)).shape.accesses
+    assert Access.FAILED_BY_FINISH in accesses
+    assert {Access.FINISHED_BY_TIME, Access.FINISHED_BY_OUTCOME} & accesses
 
 
 async def test_a_standby_cannot_read_unlogged_tables(newest_server: LocalServer) -> None:

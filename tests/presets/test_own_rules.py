@@ -67,6 +67,36 @@ async def test_procrastinate_holds_back_jobs_behind_a_lock(newest_dsn: str, tmp_
             assert (highest(page, "oldest_task_age_seconds") or 0) > 0
 
 
+async def test_procrastinate_counts_finished_jobs_with_an_index_on_its_events(
+    newest_dsn: str, tmp_path: Path
+) -> None:
+    library = Library("procrastinate", newest_dsn)
+    kinds = "('succeeded', 'failed', 'cancelled', 'aborted')"
+    execute(
+        newest_dsn,
+        f"CREATE INDEX ON procrastinate_events (at) WHERE type IN {kinds}",
+        "CREATE INDEX ON procrastinate_events (at) WHERE type = 'failed'",
+    )
+    queue = "name: jobs\ntable: procrastinate_jobs\npreset: procrastinate"
+    async with watching(newest_dsn, queue) as watch:
+        with library.worker(tmp_path / "worker.log"):
+            library.push(ok=4, fail=2, retry=1)
+            await watch.until(
+                lambda p: (
+                    total(p, "finished_total", outcome="done") == 4
+                    and total(p, "finished_total", outcome="failed") == 2
+                    and total(p, "recently_failed_tasks") == 2
+                ),
+                "finished jobs",
+            )
+            page = await watch.until(
+                lambda p: statuses(p) == {"delayed": 1}, "the job to be tried again"
+            )
+            assert total(page, "processing_seconds_count") == 6
+            assert total(page, "wait_seconds_count") == 6
+            assert total(page, "lease_reclaims_total") is None
+
+
 async def test_pgqueuer_counts_what_its_log_says(newest_dsn: str, tmp_path: Path) -> None:
     library = Library("pgqueuer", newest_dsn)
     async with watching(newest_dsn, "name: jobs\ntable: pgqueuer\npreset: pgqueuer") as watch:
