@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
@@ -12,6 +12,7 @@ from pydantic import (
     SecretStr,
     ValidationError,
     field_validator,
+    model_validator,
 )
 from pydantic_core import ErrorDetails
 
@@ -177,6 +178,11 @@ class QueueConfig(QueueSettings):
                 f"known: {', '.join(known)}"
             )
         return value
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        self.model()
+        return self
 
     def model(self) -> QueueModel:
         """The preset with this queue's expressions laid over it; null switches one off."""

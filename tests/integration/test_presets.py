@@ -181,6 +181,43 @@ async def test_an_added_index_gives_what_the_notes_say(newest_dsn: str, name: st
     assert {Access.FINISHED_BY_TIME, Access.FINISHED_BY_OUTCOME} & accesses
 
 
+OUTBOXES = {
+    "a nullable stamp": (
+        "created_at timestamptz, published_at timestamptz",
+        "(now() - interval '60 s', NULL), (now() - interval '70 s', now())",
+        "enqueued_at: created_at\nwaiting: published_at IS NULL"
+        "\nfinished_at: published_at\ndone: published_at IS NOT NULL",
+    ),
+    "Spring Modulith": (
+        "publication_date timestamptz, completion_date timestamptz",
+        "(now() - interval '60 s', NULL), (now() - interval '70 s', now())",
+        "enqueued_at: publication_date\nwaiting: completion_date IS NULL"
+        "\nfinished_at: completion_date\ndone: completion_date IS NOT NULL",
+    ),
+    "a boolean": (
+        "created_at timestamptz, published boolean",
+        "(now() - interval '60 s', false), (now() - interval '70 s', true)",
+        "enqueued_at: created_at\nwaiting: published = false",
+    ),
+    "a status": (
+        "created_at timestamptz, status text",
+        "(now() - interval '60 s', 'PENDING'), (now() - interval '70 s', 'SENT')",
+        "enqueued_at: created_at\nwaiting: status = 'PENDING'",
+    ),
+}
+"""Shapes of an outbox that are overrides: columns, rows, and what its note says to write."""
+
+
+@pytest.mark.parametrize("shape", OUTBOXES)
+async def test_outboxes_of_other_shapes(newest_dsn: str, shape: str) -> None:
+    columns, rows, overrides = OUTBOXES[shape]
+    execute(newest_dsn, f"CREATE TABLE box ({columns})", f"INSERT INTO box VALUES {rows}")
+    queue = f"name: q\ntable: box\npreset: none\n{overrides}"
+    page = await read_once(configuration(newest_dsn, queue))
+    assert _statuses(page) == {"ready": 1}
+    assert page.value("oldest_ready_age_seconds") == pytest.approx(60, abs=5)
+
+
 async def test_a_standby_cannot_read_unlogged_tables(newest_server: LocalServer) -> None:
     """Chancy keeps its workers' heartbeats in one: nothing is expired there, the rest is read."""
     name = "chancy"
