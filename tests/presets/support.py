@@ -85,12 +85,15 @@ class Watch:
         return Metrics(self._exporter.page.body(Format.TEXT).decode())
 
     async def until(self, check: Callable[[Metrics], bool], what: str) -> Metrics:
-        """The first page for which ``check`` holds."""
+        """A page for which ``check`` holds, all of it read after that held for the first time."""
         try:
             async with asyncio.timeout(PATIENCE):
+                polls: float | None = None
                 while True:
                     page = self.page()
-                    if check(page):
+                    now = highest(page, "polls_total") or 0
+                    polls = None if not check(page) else now if polls is None else polls
+                    if polls is not None and now >= polls + 2:
                         return page
                     await asyncio.sleep(0.05)
         except TimeoutError:
