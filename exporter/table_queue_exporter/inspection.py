@@ -41,7 +41,8 @@ class Inspection:
 
 def used_expressions(model: QueueModel) -> list[str]:
     """The SQL of every expression that a poll of this model evaluates."""
-    return [sql for name, sql in model.expressions.items() if name in USED]
+    used = [sql for name, sql in model.expressions.items() if name in USED]
+    return [*used, *model.relations.values(), *model.finishes.values()]
 
 
 async def inspect(connection: Connection, model: QueueModel, session: Session) -> Inspection:

@@ -8,8 +8,10 @@ import yaml
 
 from docs.presets_page import ACCESSES
 from table_queue_exporter.access import Access
+from table_queue_exporter.config import parse_config
 from table_queue_exporter.demo.server import LocalServer
 from table_queue_exporter.model import load_preset, preset_names
+from table_queue_exporter.sql_command import ROLE, describe
 from tests.support.pages import Metrics
 from tests.support.presets import FACTS, indexes, inspected, schema
 from tests.support.queues import configuration, execute, query, read_once
@@ -152,6 +154,22 @@ async def test_claimed_tasks_that_no_index_finds_are_bounded_and_said(newest_dsn
     page = await read_once(configuration(newest_dsn, queue))
     assert page.value("tasks", status="processing") == 3
     assert page.value("oldest_processing_age_seconds") == pytest.approx(10, abs=5)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+async def test_the_printed_grants_are_enough(newest_dsn: str, name: str) -> None:
+    facts = FACTS[name]
+    execute(newest_dsn, schema(name), *facts.rows)
+    queue = f"name: q\ntable: {facts.table}\npreset: {name}"
+    config = parse_config(configuration(newest_dsn, queue), environment={})
+    printed = await describe(config, None, offline=False)
+    grants = [line for line in printed.splitlines() if line.startswith("GRANT ")]
+    if not query(newest_dsn, f"SELECT 1 FROM pg_roles WHERE rolname = '{ROLE}'"):
+        execute(newest_dsn, f"CREATE ROLE {ROLE} LOGIN BYPASSRLS")
+    execute(newest_dsn, *grants)
+    page = await read_once(configuration(newest_dsn.replace("postgres@", f"{ROLE}@"), queue))
+    assert {value for _, value in page.all("up")} == {1}, page.text
+    assert _statuses(page) == facts.statuses
 
 
 ADDED = {
