@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-presets lint fmt generate generate-presets bench tools clean
+.PHONY: demo test test-presets lint fmt generate generate-presets test-versions drill drill-alerts \
+	bench tools clean
 
 # A queue with workers and faults on a private PostgreSQL, and the exporter reading it.
 # DURATION=30 ends by itself after that many seconds; FAULT=crash switches a fault on.
@@ -34,6 +35,27 @@ fmt: $(STAMP)
 # Rewrites every generated file; the tests fail when one is stale.
 generate: $(STAMP)
 	$(BIN)/python -m docs.generate
+	$(BIN)/python -m alerts.generate
+	$(BIN)/python -m dashboards.generate
+
+# The tests that depend on the server's version, on those that neither the wheel nor Debian brings.
+VERSIONS := 13 14 16 17
+test-versions: $(STAMP)
+	@for bin in $$(tests/install-servers .cache/postgres $(VERSIONS)); do \
+		echo "== $$bin"; \
+		TABLE_QUEUE_TEST_BIN_DIR="$$PWD/$$bin" $(BIN)/python -m pytest -q \
+			tests/integration/test_gauges.py tests/integration/test_tables.py \
+			tests/integration/test_events.py tests/integration/test_cost.py \
+			-k '[given' || exit 1; \
+	done
+
+# Ten minutes of writers of every temper: every event counted once.
+drill: $(STAMP) tools
+	$(BIN)/python -m tests.drill
+
+# Every fault of the demo, through the real rules and a real Alertmanager.
+drill-alerts: $(STAMP) tools
+	$(BIN)/python -m tests.drill.alerts
 
 # Asks PostgreSQL which indexes serve each preset, for docs/presets.md.
 generate-presets: $(STAMP)

@@ -67,8 +67,7 @@ def configuration_page() -> str:
         _NOTICE,
         "",
         "YAML. Unknown keys are refused, and `table-queue-exporter check` tells every error at",
-        "once with its line. Durations are written as Prometheus writes them: `15s`, `5m`, "
-        "`1h30m`.",
+        "once with its line. Durations are written as Prometheus does: `15s`, `5m`, `1h30m`.",
         "`${VAR}` in a value is replaced from the environment, `$$` is a dollar sign.",
         "",
         "```yaml",

@@ -29,7 +29,17 @@ def system_server() -> Iterator[LocalServer]:
         yield server
 
 
-@pytest.fixture(scope="session", params=["newest", "system"])
+@pytest.fixture(scope="session")
+def given_server() -> Iterator[LocalServer]:
+    """The PostgreSQL of ``make test-versions``."""
+    with LocalServer(Path(os.environ["TABLE_QUEUE_TEST_BIN_DIR"])) as server:
+        yield server
+
+
+@pytest.fixture(
+    scope="session",
+    params=["given"] if "TABLE_QUEUE_TEST_BIN_DIR" in os.environ else ["newest", "system"],
+)
 def server(request: pytest.FixtureRequest) -> LocalServer:
     """Each PostgreSQL at hand."""
     found = request.getfixturevalue(f"{request.param}_server")

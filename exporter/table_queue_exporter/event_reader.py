@@ -22,6 +22,8 @@ from .reclaims import Watched, read_watched, unclaimed
 from .slices import Key, Marks, Totals, add, marks
 
 WATCH_INTERVALS = 2.5
+WATCH_SECONDS = 60.0
+"""Leases that end within this (or so many intervals) are watched: a restart may take that long."""
 MIN_CHUNK_ROWS = 1_000
 
 
@@ -52,7 +54,7 @@ class EventReader:
         self._statements = statements
         self._layout = layout
         self._labels = labels
-        self._interval = interval
+        self._watch = max(WATCH_INTERVALS * interval, WATCH_SECONDS)
         self._hold = hold
         self._lookback = None if lookback is None else round(lookback * 1_000_000)
         self._chunk = CHUNK_ROWS
@@ -91,20 +93,38 @@ class EventReader:
         ):
             if wanted and not (catch_up and before is not None and not before.slices.behind):
                 starts[name] = now.safe if before is None else before.slices.start(now)
-                selects.append(build(starts[name], now, self._chunk))
+                selects.append(build(starts[name], now, max(self._chunk, MIN_CHUNK_ROWS)))
         if self._statements.sees_reclaims and not catch_up:
-            selects.append(self._statements.lease_watch(WATCH_INTERVALS * self._interval))
+            selects.append(self._statements.lease_watch(self._watch))
             if state.watch:
                 selects.append(self._statements.lookup(list(state.watch)))
         return EventPlan(state, now, horizon.now, tuple(selects), starts)
 
+    @property
+    def needs_patience(self) -> bool:
+        """Whether even the smallest chunk ran into the time-out.
+
+        Rows that carry one and the same stamp, as a bulk update leaves them, cannot be split: they
+        are read in a message of their own that may take its time.
+        """
+        return self._chunk < MIN_CHUNK_ROWS
+
     def timed_out(self) -> None:
         """Reads less at once from now on."""
-        self._chunk = max(self._chunk // 2, MIN_CHUNK_ROWS)
+        self._chunk //= 2
 
     def succeeded(self) -> None:
         """Reads more at once again."""
-        self._chunk = min(self._chunk * 2, CHUNK_ROWS)
+        self._chunk = min(max(self._chunk, MIN_CHUNK_ROWS) * 2, CHUNK_ROWS)
+
+    def notes(self, lease: float | None, interval: float) -> dict[str, str]:
+        """What cannot be counted of this table, or not surely, and why: for the log."""
+        notes = self._statements.absent()
+        if self._statements.sees_reclaims and lease is not None and lease < 2 * interval:
+            notes["lease_reclaims_total"] = (
+                "the lease is shorter than two intervals: reclaims between two polls are missed"
+            )
+        return notes
 
     def update(
         self, plan: EventPlan, results: Mapping[str, list[Row]], elapsed: float

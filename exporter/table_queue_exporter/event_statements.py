@@ -10,7 +10,7 @@ from .model import QueueModel
 from .slices import Marks
 from .sqltext import quote_literal
 
-CHUNK_ROWS = 50_000
+CHUNK_ROWS = 20_000
 """Rows that one message aggregates at most; halved after a time-out."""
 WATCH_ROWS = 2_000
 """Claimed tasks whose lease is about to end that are watched at most."""
@@ -88,6 +88,24 @@ class EventStatements:
             and Access.TASK_BY_ID in self._accesses
             and bool({Access.PROCESSING, Access.PROCESSING_BY_LEASE} & self._accesses)
         )
+
+    def absent(self) -> dict[str, str]:
+        """The event counters that this table does not allow, and what each lacks."""
+        model, absent = self._model, {}
+        if not self.counts_finished:
+            if model.get("finished_at") is None or not self.outcomes:
+                absent["finished_total"] = "no finished_at, or no predicate for an outcome"
+            else:
+                absent["finished_total"] = "no index begins with finished_at"
+        if not self.counts_enqueued:
+            absent["enqueued_total"] = "no index begins with enqueued_at"
+        if not self.counts_attempts:
+            absent["attempts_total"] = "no finished_total, or no attempts counted at claim"
+        if not self.sees_reclaims:
+            absent["lease_reclaims_total"] = (
+                "no id, lease or attempts counted at claim, or no index on the first two"
+            )
+        return absent
 
     def finished(self, start: int, now: Marks, rows: int) -> Select:
         """Finished tasks stamped at or after ``start``, by outcome."""

@@ -124,15 +124,24 @@ def read_slice(rows: Sequence[Row], labels: Labels, *, outcome: bool) -> Slice:
 
 
 def counted(previous: Counted | None, now: Marks, start: int, read: Slice) -> Counted:
-    """A time column's state after a read."""
+    """A time column's state after a read. What the first one finds was there before: it counts
+    for nothing."""
     before = previous or Counted(Slices(now.safe, now.safe))
     slices = before.slices.advanced(now, start, read)
+    if previous is None:
+        found = summed((slices.base, slices.mid, read.tail))
+        before = replace(before, offset=negated(found))
     known = summed((before.offset, slices.base, slices.mid, read.tail))
     offset, rebase = before.offset, before.rebase
     if rebase and not slices.behind:
         lost = missing(before.published, known)
         offset, known, rebase = add(offset, lost), add(known, lost), False
     return Counted(slices, highest(before.published, known), offset, rebase)
+
+
+def negated(totals: Totals) -> Totals:
+    """Every number with its sign turned."""
+    return {key: tuple(-n for n in vector) for key, vector in totals.items()}
 
 
 def missing(published: Totals, known: Totals) -> Totals:
@@ -164,10 +173,9 @@ def begun_attempts(
         return Attempts(baseline=sums, published=dict.fromkeys(sums, (0, 0)))
     if rebase:
         lost = missing(add(previous.published, previous.baseline), sums)
-        lowered = {key: tuple(-n for n in pair) for key, pair in lost.items()}
-        previous = replace(previous, baseline=add(previous.baseline, lowered))
-    negative = {key: tuple(-n for n in pair) for key, pair in previous.baseline.items()}
-    return replace(previous, published=highest(previous.published, add(sums, negative)))
+        previous = replace(previous, baseline=add(previous.baseline, negated(lost)))
+    begun = add(sums, negated(previous.baseline))
+    return replace(previous, published=highest(previous.published, begun))
 
 
 def with_retries(state: EventState) -> EventState:

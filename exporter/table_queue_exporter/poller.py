@@ -70,7 +70,7 @@ class DatabasePoller:
         self._readers: list[QueueReader] = []
         self._jobs: list[_Job] = []
         self._failing: dict[tuple[str, str], Reason] = {}
-        self._missing: dict[tuple[str, str], dict[str, str]] = {}
+        self._notes: dict[tuple[str, str], dict[str, str]] = {}
         self._unreachable = False
         self._back_off = 0.0
         self._retry_at = 0.0
@@ -118,10 +118,11 @@ class DatabasePoller:
                 if isinstance(result, Step):
                     state.put_step(result, now)
                 elif isinstance(result, EventState):
+                    self._tell_server(state, result)
                     await self._writer.keep(state, result)
                 else:
                     state.table = Timed(result, now)
-            await self._tell_missing(reader)
+            await self._tell_notes(reader)
         except PollError as failure:
             error = (failure.reason, str(failure))
         except Exception as failure:  # a defect of ours must not stop the other queues
@@ -208,14 +209,31 @@ class DatabasePoller:
                 "queue cannot be read", queue=state.config.name, reason=error[0], error=error[1]
             )
 
-    async def _tell_missing(self, reader: QueueReader) -> None:
-        """What the preset expects and the table lacks, once and when it changes."""
-        missing = (await reader.inspection(self._connection)).missing
+    async def _tell_notes(self, reader: QueueReader) -> None:
+        """What the table does not allow to be measured, once and when it changes."""
+        notes = await reader.notes(self._connection)
         state = reader.state
-        if missing != self._missing.get(state.key, {}):
-            self._missing[state.key] = missing
+        if notes != self._notes.get(state.key, {}):
+            self._notes[state.key] = notes
             self._log.warning(
-                "the table lacks optional parts of its preset; their metrics are absent",
+                "not everything can be measured of this table",
                 queue=state.config.name,
-                parts=", ".join(sorted(missing)) or "none any more",
+                **{key.replace(" ", "_"): reason for key, reason in notes.items()},
             )
+
+    def _tell_server(self, state: QueueState, now: EventState) -> None:
+        """Another server answers: a failover, or another database altogether."""
+        was = state.events.server
+        if was is None or now.server is None or was == now.server:
+            return
+        if was.system != now.server.system:
+            self._log.warning(
+                "another database system answers; the event counters start at 0",
+                queue=state.config.name,
+            )
+            return
+        self._log.warning(
+            "failover: the event counters go on; what the new primary lacks stays counted",
+            queue=state.config.name,
+            timeline=now.server.timeline,
+        )

@@ -34,6 +34,8 @@ from .server_stats import read_table, table_statement
 from .statements import QueueStatements, build_statements
 from .store import QueueState
 
+PATIENCE = 30.0
+"""Seconds that a statement may take which reads rows of one stamp: see needs_patience."""
 INSPECTION_AGE = 300.0
 """Seconds after which a table is inspected again: indexes come and go."""
 
@@ -89,6 +91,13 @@ class QueueReader:
             lookback=config.lookback,
         )
 
+    async def notes(self, connection: Connection) -> dict[str, str]:
+        """Metrics that the table does not allow, and why: for the log. Raises PollError."""
+        inspection = await self.inspection(connection)
+        config = self.state.config
+        missing = {f"column of {name}": reason for name, reason in inspection.missing.items()}
+        return missing | self._events.notes(config.lease, config.interval)
+
     async def statements(self, connection: Connection) -> QueueStatements:
         """The SELECTs of one poll, as the table's indexes shape them. Raises PollError."""
         await self.inspection(connection)
@@ -106,9 +115,13 @@ class QueueReader:
         try:
             statements = await self.statements(connection)
             yield self._ages(await self._run(connection, statements.ages))
-            plan = await self._plan(connection, catch_up=False)
+            patient = self._events.needs_patience
+            plan = None if patient else await self._plan(connection, catch_up=False)
             results = await self._counts_and_events(connection, statements.counts, plan)
             yield self._counts(results)
+            if patient:
+                plan = await self._plan(connection, catch_up=False)
+                results = await self._counts_and_events(connection, (), plan)
             if plan is not None:
                 events = self._updated(plan, results)
                 yield events
@@ -136,13 +149,17 @@ class QueueReader:
         self, connection: Connection, counts: Sequence[Select], plan: EventPlan | None
     ) -> dict[str, list[Row]]:
         selects = [*counts, *(plan.selects if plan else ())]
+        session = self._session
+        if plan is not None and self._events.needs_patience:
+            session = replace(session, statement_timeout=PATIENCE)
         try:
-            results = await self._run(connection, selects, one_snapshot=plan is not None)
+            results = await self._run(connection, selects, session, one_snapshot=plan is not None)
         except PollError as error:
             if plan is not None and error.reason is Reason.TIMEOUT:
                 self._events.timed_out()
             raise
-        self._events.succeeded()
+        if plan is not None:
+            self._events.succeeded()
         return results
 
     def _updated(self, plan: EventPlan, results: dict[str, list[Row]]) -> EventState:
@@ -166,15 +183,21 @@ class QueueReader:
             yield events
 
     async def _run(
-        self, connection: Connection, selects: Sequence[Select], *, one_snapshot: bool = False
+        self,
+        connection: Connection,
+        selects: Sequence[Select],
+        session: Session | None = None,
+        *,
+        one_snapshot: bool = False,
     ) -> dict[str, list[Row]]:
         """Rows by the SELECT's name. A standby's conflict with replay is tried once more."""
+        session = session or self._session
         try:
-            results = await connection.run(selects, self._session, one_snapshot=one_snapshot)
+            results = await connection.run(selects, session, one_snapshot=one_snapshot)
         except PollError as error:
             if error.reason is not Reason.CONFLICT:
                 raise
-            results = await connection.run(selects, self._session, one_snapshot=one_snapshot)
+            results = await connection.run(selects, session, one_snapshot=one_snapshot)
         return {select.name: rows for select, rows in zip(selects, results, strict=True)}
 
     def _grouped(self, rows: list[Row]) -> Groups:

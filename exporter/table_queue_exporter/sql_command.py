@@ -1,12 +1,18 @@
 """The command ``sql``: the exact statements of a poll and the privileges that they need."""
 
+import time
+
 from .access import Access, Shape
 from .config import Config, DatabaseConfig
 from .errors import ConfigError, Problem
+from .event_reader import WATCH_SECONDS
+from .event_statements import CHUNK_ROWS, EventStatements
+from .horizon import HORIZON
 from .inspection import Inspection, inspect, used_expressions
 from .model import QueueModel
 from .postgres import Connection, Session, build_message
 from .server_stats import DATABASE_STATEMENT, table_statement
+from .slices import SECOND, Horizon, marks
 from .sqltext import names_in, quote_name
 from .statements import build_statements
 from .store import QueueState, new_queue_state
@@ -67,9 +73,35 @@ def _queue_text(state: QueueState, found: Inspection, session: Session) -> str:
             _grants(title, found),
             _block(f"{title}: ages", build_message(statements.ages, session)),
             _block(f"{title}: counts", build_message(statements.counts, session)),
+            *_event_blocks(title, state, found, session),
             _block(f"{title}: table", build_message([table_statement(found.model)], session)),
         ]
     )
+
+
+def _event_blocks(title: str, state: QueueState, found: Inspection, session: Session) -> list[str]:
+    """The event messages as they would read now; each poll puts its own times in."""
+    statements = EventStatements(found.model, found.shape, state.layout)
+    now = int(time.time()) * SECOND
+    at = marks(Horizon(now, {}, frozenset()), None)
+    since = at.safe - round(state.config.interval) * SECOND
+    selects = []
+    if statements.counts_finished:
+        selects.append(statements.finished(since, at, CHUNK_ROWS))
+    if statements.counts_enqueued:
+        selects.append(statements.enqueued(since, at, CHUNK_ROWS))
+    if statements.sees_reclaims:
+        selects.append(statements.lease_watch(WATCH_SECONDS))
+    if not selects:
+        return []
+    events = build_message(selects, session, one_snapshot=True)
+    return [
+        _block(
+            f"{title}: what may still be added, before the events",
+            build_message([HORIZON], session),
+        ),
+        _block(f"{title}: events, in one snapshot with the counts (times are examples)", events),
+    ]
 
 
 def _grants(title: str, found: Inspection) -> str:

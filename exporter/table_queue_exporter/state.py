@@ -58,11 +58,16 @@ class StateDirectory:
             self._lock = (self._path / "lock").open("ab")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            self.close()
             raise ExporterError(
                 f"{self._path} is used by another exporter; give each its own --state.dir"
             ) from None
         except OSError as error:
             raise ExporterError(f"--state.dir {self._path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Gives the directory back."""
+        self._lock.close()
 
     def file(self, database: str, queue: str) -> Path:
         """The file of one queue: a readable name, and a digest that keeps it apart."""

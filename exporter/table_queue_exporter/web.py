@@ -167,7 +167,8 @@ body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60re
   padding: 0 1rem; }}
 table {{ border-collapse: collapse; width: 100%; }}
 th, td {{ text-align: left; padding: .4rem .8rem; border-bottom: 1px solid #8884;
-  overflow-wrap: anywhere; vertical-align: top; }}
+  overflow-wrap: break-word; max-width: 30rem; vertical-align: top; }}
+td:nth-child(4) {{ white-space: nowrap; }}
 tr.down td:nth-child(4) {{ color: #c4162a; font-weight: 600; }}
 tr.up td:nth-child(4) {{ color: #1a7f37; font-weight: 600; }}
 @media (prefers-color-scheme: dark) {{
@@ -179,6 +180,7 @@ tr.up td:nth-child(4) {{ color: #1a7f37; font-weight: 600; }}
 <h1>table-queue-exporter</h1>
 <p>Version {version}. <a href="{metrics}">Metrics</a> · <a href="{healthy}">Health</a> ·
 <a href="{ready}">Readiness</a></p>
+<div style="overflow-x: auto">
 <table>
 <thead><tr><th>Database</th><th>Queue</th><th>Table</th><th>State</th><th>Last good poll</th></tr>
 </thead>
@@ -186,6 +188,7 @@ tr.up td:nth-child(4) {{ color: #1a7f37; font-weight: 600; }}
 {rows}
 </tbody>
 </table>
+</div>
 </body>
 </html>
 """

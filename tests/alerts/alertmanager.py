@@ -131,16 +131,23 @@ class Alertmanager:
 
 
 @contextlib.contextmanager
-def alertmanager(directory: Path, url: str) -> Iterator[Alertmanager]:
-    """Run an Alertmanager on loopback that sends to a receiver."""
+def alertmanager(
+    directory: Path, url: str, change: Callable[[Path], None] = lambda path: None
+) -> Iterator[Alertmanager]:
+    """Run an Alertmanager on loopback that sends to a receiver.
+
+    `change` may alter the copy of the example's configuration before it is read.
+    """
     path = program("prometheus-alertmanager", "alertmanager")
     port = _free_port()
     log = directory / "alertmanager.log"
+    config = example_copy(directory, url)
+    change(config)
     with log.open("w") as output:
         process = subprocess.Popen(
             [
                 path,
-                f"--config.file={example_copy(directory, url)}",
+                f"--config.file={config}",
                 f"--storage.path={directory / 'data'}",
                 f"--web.listen-address=127.0.0.1:{port}",
                 "--cluster.listen-address=",

@@ -11,8 +11,9 @@ from table_queue_exporter.config import parse_config
 from table_queue_exporter.demo import queue as demo_queue
 from table_queue_exporter.demo.server import LocalServer
 from table_queue_exporter.exposition import Format
+from table_queue_exporter.slices import SECOND, Horizon, marks
 from tests.support.pages import Metrics
-from tests.support.plans import load, pages, statements_of
+from tests.support.plans import events_of, load, pages, statements_of
 from tests.support.queues import (
     PAYMENT,
     REFERENCE_SCHEMA,
@@ -110,3 +111,36 @@ async def test_a_scrape_formats_no_sample(newest_dsn: str) -> None:
         assert exporter.page.renders == renders
     finally:
         await exporter.stop()
+
+
+async def test_event_pages_are_linear_in_new_rows_not_in_the_table(
+    newest_server: LocalServer,
+) -> None:
+    """And the reply has the same size whatever happened."""
+    costs: dict[tuple[int, int], int] = {}
+    replies = {}
+    for table in (20_000, 200_000):
+        for new in (1_000, 10_000):
+            dsn = newest_server.create_database(f"events_{table}_{new}")
+            execute(dsn, REFERENCE_SCHEMA, *load(table))
+            execute(
+                dsn,
+                "INSERT INTO payment (task_type, status, started_at, finished_at, attempts) "
+                "SELECT (ARRAY['limits_check', 'receipt', 'transfer'])[1 + i % 3], 'DONE', now(),"
+                f" now(), 1 FROM generate_series(1, {new}) i",
+                "VACUUM ANALYZE payment",
+            )
+            ((now,),) = query(dsn, "SELECT (extract(epoch FROM now()) * 1000000)::bigint")
+            assert isinstance(now, int)
+            event_statements, session = await events_of(dsn, PAYMENT)
+            since = now - 600 * SECOND
+            at = marks(Horizon(now, {}, frozenset()), None)
+            select = event_statements.finished(since, at, 50_000)
+            costs[table, new] = pages(dsn, [select], session)["finished"]
+            replies[table, new] = len(query(dsn, select.sql))
+    for new in (1_000, 10_000):
+        small, large = costs[20_000, new], costs[200_000, new]
+        assert abs(large - small) <= 0.1 * small + 5, costs
+    for table in (20_000, 200_000):
+        assert costs[table, 10_000] <= 12 * costs[table, 1_000], costs
+    assert len(set(replies.values())) == 1, replies

@@ -40,8 +40,9 @@ async def test_every_gauge_agrees_with_the_table(dsn: str) -> None:
         "('a', 'FAILED', now() - interval '31 min', now() - interval '30 min', 10),"
         "('b', 'FAILED', now() - interval '59 min', now() - interval '58 min', 10),"
         "('b', 'FAILED', now() - interval '3 h', now() - interval '2 h', 10)",
-        "INSERT INTO payment (task_type, status, started_at, finished_at, attempts) "
-        "SELECT 'd', 'DONE', now(), now() - interval '1 min', 99 FROM generate_series(1, 5)",
+        "INSERT INTO payment (task_type, status, created_at, started_at, finished_at, attempts) "
+        "SELECT 'd', 'DONE', now() - interval '1 h', now(), now() - interval '1 min', 99 "
+        "FROM generate_series(1, 5)",
         "VACUUM ANALYZE payment",
     )
     page = await read_once(configuration(dsn, PAYMENT + "\nobjective: 60s\nlease: 5m"))

@@ -7,6 +7,7 @@ import psycopg
 
 from table_queue_exporter.access import Select
 from table_queue_exporter.config import QueueConfig, parse_config
+from table_queue_exporter.event_statements import EventStatements
 from table_queue_exporter.postgres import Connection, Session
 from table_queue_exporter.queue_reader import QueueReader
 from table_queue_exporter.statements import QueueStatements
@@ -24,6 +25,21 @@ async def statements_of(dsn: str, queue: str) -> tuple[QueueStatements, Session]
     try:
         reader = QueueReader(new_queue_state(settings), config.databases["main"])
         return await reader.statements(connection), Session.of(config.databases["main"])
+    finally:
+        await connection.close()
+
+
+async def events_of(dsn: str, queue: str) -> tuple[EventStatements, Session]:
+    """The event SELECTs of a table as it is now."""
+    config = parse_config(configuration(dsn, queue), environment={})
+    connection = Connection(config.databases["main"])
+    await connection.connect()
+    try:
+        state = new_queue_state(config.queues[0])
+        reader = QueueReader(state, config.databases["main"])
+        found = await reader.inspection(connection)
+        statements = EventStatements(found.model, found.shape, state.layout)
+        return statements, Session.of(config.databases["main"])
     finally:
         await connection.close()
 

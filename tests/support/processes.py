@@ -60,12 +60,16 @@ class ExporterProcess:
         self.process: subprocess.Popen[bytes]
 
     def __enter__(self) -> "ExporterProcess":
-        with self.log_file.open("wb") as log:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Starts it, also after it was killed: on the same port, with the same log."""
+        with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 self._command, stdout=log, stderr=log, env=self._environment
             )
         wait_until(self._answers, f"the exporter to listen; log: {self.log()}")
-        return self
 
     def __exit__(
         self,

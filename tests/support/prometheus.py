@@ -27,6 +27,7 @@ class Prometheus:
         interval: str = "1s",
         rule_files: Sequence[Path] = (),
         alertmanager: str | None = None,
+        labels: dict[str, str] | None = None,
     ) -> None:
         self.port = free_port()
         self._program = program("prometheus")
@@ -35,7 +36,10 @@ class Prometheus:
             "global": {"scrape_interval": interval, "evaluation_interval": interval},
             "rule_files": [str(path) for path in rule_files],
             "scrape_configs": [
-                {"job_name": "table-queue", "static_configs": [{"targets": list(targets)}]}
+                {
+                    "job_name": "table-queue",
+                    "static_configs": [{"targets": list(targets), "labels": labels or {}}],
+                }
             ],
         }
         if alertmanager is not None:

@@ -81,9 +81,9 @@ async def _busy(demo: Demo, timeout: float = 10.0) -> list[int]:
 
 @_fault("poison", "a task that fails on every attempt, until it is FAILED")
 async def _poison(demo: Demo) -> AsyncIterator[None]:
+    await demo.enqueue("poison")
     try:
-        async with _meanwhile(lambda: demo.enqueue("poison"), every=demo.timings.lease / 4):
-            yield
+        yield
     finally:
         await demo.cancel("poison")
 

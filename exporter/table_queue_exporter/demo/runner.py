@@ -18,6 +18,7 @@ import typer
 import yaml
 
 from table_queue_exporter.demo.beside import Program, choose_address, start
+from table_queue_exporter.demo.companions import companions
 from table_queue_exporter.demo.faults import FAULTS
 from table_queue_exporter.demo.server import ServerError
 from table_queue_exporter.demo.stage import Demo, DemoError
@@ -39,17 +40,6 @@ SELECT count(*) FILTER (WHERE status = 'NEW' AND next_attempt_at <= now()),
            FILTER (WHERE status = 'NEW' AND next_attempt_at <= now())), 0)
 FROM payment
 """
-
-
-def companions(directory: Path, exporter_port: int) -> list[Program]:
-    """Return the programs to start after the exporter, such as Prometheus: none yet.
-
-    Args:
-        directory: for their files; deleted when the demo ends.
-        exporter_port: where to scrape, on the loopback address.
-    """
-    del directory, exporter_port
-    return []
 
 
 async def run(

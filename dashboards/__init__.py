@@ -1,0 +1,1 @@
+"""Grafana dashboards, built from typed Python into committed JSON."""
