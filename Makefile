@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-versions test-examples lint fmt generate drill drill-alerts bench \
-	bench-scaling tools clean
+.PHONY: demo test test-versions test-presets test-examples lint fmt generate generate-presets \
+	drill drill-alerts bench bench-scaling tools clean
 
 # A queue with workers and faults on a private PostgreSQL, and the exporter reading it.
 # DURATION=30 ends by itself after that many seconds; FAULT=crash switches a fault on.
@@ -19,6 +19,13 @@ test: $(STAMP) tools
 # The applications under examples/, with the packages that they need in .cache.
 test-examples: $(STAMP)
 	$(BIN)/python -m pytest examples
+
+# Each preset against the library itself: its own schema, its own worker. The libraries go to
+# .cache/presets, each with its own requirements; what cannot be installed is skipped, and fails
+# under CI=true.
+test-presets: $(STAMP)
+	$(BIN)/python -m tests.presets.install
+	$(BIN)/python -m pytest tests/presets
 
 lint: $(STAMP)
 	$(BIN)/ruff check
@@ -54,6 +61,11 @@ drill: $(STAMP) tools
 # Every fault of the demo, through the real rules and a real Alertmanager.
 drill-alerts: $(STAMP) tools
 	$(BIN)/python -m tests.drill.alerts
+
+# Asks PostgreSQL which indexes serve each preset, for docs/presets.md.
+generate-presets: $(STAMP)
+	$(BIN)/python -m tests.support.generate_presets
+	$(BIN)/python -m docs.generate
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench.polls

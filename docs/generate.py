@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from docs.presets_page import presets_page
 from table_queue_exporter.config import DatabaseConfig, QueueConfig, QueueSettings
 from table_queue_exporter.durations import format_duration
 from table_queue_exporter.metrics import METRICS
@@ -16,7 +17,9 @@ EXPRESSION_MEANINGS = {
     "id": "the task's identifier",
     "queue": "the queue that a row belongs to, where one table holds many",
     "task_type": "what kind of work it is; few values, no ids",
+    "index_key": "few values, such as a priority: walked where an index has it before the time",
     "enqueued_at": "when the task was put into the table (required)",
+    "enqueue_order": "what sorts as the enqueue time does and has an index: often the id",
     "due_at": "when it may be claimed; NULL is at once",
     "lease_until": "until when a claimed task belongs to its worker",
     "started_at": "when the running attempt began",
@@ -24,7 +27,7 @@ EXPRESSION_MEANINGS = {
     "attempts": "how often it was claimed, ended or failed, see `attempts_counted_at`",
     "claim_stamp": "changes at each claim: start time, lock time or owner",
     "error": "the last error's text; read only where switched on",
-    "waiting": "predicate: not yet claimed (required)",
+    "waiting": "predicate: not yet claimed (required); a list of several is read one by one",
     "blocked": "predicate: waiting, but held back by the library",
     "processing": "predicate: claimed",
     "done": "predicate: finished well",
@@ -89,7 +92,7 @@ def configuration_page() -> str:
         "",
         "## `queues[]`",
         "",
-        *_table(QueueConfig, ["name", "database", "table", "preset"]),
+        *_table(QueueConfig, ["name", "database", "table", "preset", "rows", "finished_rows"]),
         "",
         "## `queues[]` and `defaults`",
         "",
@@ -102,7 +105,7 @@ def configuration_page() -> str:
         "Any of them overrides the preset's; `null` switches it off. A column that only a preset",
         "names and the table lacks costs the metrics that need it; a column that you name must be",
         "there. Write predicates over bare columns (`status = 'NEW'`, not `status::text = 'NEW'`):",
-        "a cast loses the index.",
+        "a cast loses the index. `{table}` is the queue's table, `{other}` one beside it.",
         "",
         "| key | meaning |",
         "| --- | --- |",
@@ -139,6 +142,7 @@ def _table(
 PAGES: dict[str, Callable[[], str]] = {
     "metrics.md": metrics_page,
     "configuration.md": configuration_page,
+    "presets.md": lambda: presets_page(_NOTICE),
 }
 
 

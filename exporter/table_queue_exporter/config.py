@@ -2,45 +2,27 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
     ValidationError,
     field_validator,
+    model_validator,
 )
 from pydantic_core import ErrorDetails
 
 from .config_checks import cross_checks, did_you_mean, fill_empty
+from .config_types import Duration, Expression, Expressions, Pace
 from .dsn import check_dsn
-from .durations import parse_duration
 from .errors import ConfigError, Problem
-from .model import EXPRESSIONS, QueueModel, build_model, preset_names
-from .sqltext import check_expression, parse_table
+from .model import EXPRESSIONS, RELATIONS, QueueModel, build_model, preset_names
+from .sqltext import parse_table
 from .yaml_source import YamlPath, YamlSource, load_yaml
-
-
-def _seconds(value: object) -> float:
-    if isinstance(value, str):
-        return parse_duration(value)
-    raise ValueError(f"{value!r} is not a duration: write a number and a unit, such as 15s or 5m")
-
-
-def _expression(value: object) -> object:
-    if isinstance(value, str):
-        check_expression(value)
-    return value
-
-
-Duration = Annotated[float, BeforeValidator(_seconds)]
-"""Seconds; written as ``15s``, ``5m``, ``1h30m``."""
-Pace = Annotated[Duration, Field(ge=0.01)]
-Expression = Annotated[str, BeforeValidator(_expression)]
 
 
 class _Settings(BaseModel):
@@ -152,10 +134,19 @@ class QueueConfig(QueueSettings):
     table: str = Field(description="Table or view, with its schema; quoted where SQL needs it.")
     preset: str = Field("lease", description="The queue library, or `none`.")
 
+    rows: Expression | None = Field(
+        None,
+        description="Stands in FROM in the table's place: a subquery, or the table with an alias.",
+    )
+    finished_rows: Expression | None = Field(
+        None, description="The same for finished tasks, where a library moves or logs them."
+    )
     id: Expression | None = None
     queue: Expression | None = None
     task_type: Expression | None = None
+    index_key: Expression | None = None
     enqueued_at: Expression | None = None
+    enqueue_order: Expression | None = None
     due_at: Expression | None = None
     lease_until: Expression | None = None
     started_at: Expression | None = None
@@ -164,7 +155,7 @@ class QueueConfig(QueueSettings):
     attempts_counted_at: Literal["claim", "end", "failure"] | None = None
     claim_stamp: Expression | None = None
     error: Expression | None = None
-    waiting: Expression | None = None
+    waiting: Expressions | None = None
     blocked: Expression | None = None
     processing: Expression | None = None
     done: Expression | None = None
@@ -188,10 +179,17 @@ class QueueConfig(QueueSettings):
             )
         return value
 
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        self.model()
+        return self
+
     def model(self) -> QueueModel:
         """The preset with this queue's expressions laid over it; null switches one off."""
         overrides = {
-            name: getattr(self, name) for name in EXPRESSIONS if name in self.model_fields_set
+            name: getattr(self, name)
+            for name in (*RELATIONS, *EXPRESSIONS)
+            if name in self.model_fields_set
         }
         return build_model(
             self.table,

@@ -80,13 +80,20 @@ def queue_names(tables: Iterable[TableName], taken: Iterable[str] = ()) -> list[
 
 def _statement(preset: Preset) -> Select:
     columns = ", ".join(quote_literal(column) for column in sorted(preset.detect))
+    named = "" if preset.named is None else f"\n  AND c.relname LIKE {_pattern(preset.named)}"
     sql = (
         f"SELECT n.nspname AS schema, c.relname AS name\n"
         f"FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace\n"
-        f"WHERE {USER_TABLES}\n"
+        f"WHERE {USER_TABLES}{named}\n"
         f"  AND (SELECT array_agg(a.attname::text) FROM pg_attribute a\n"
         f"       WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)\n"
         f"    @> ARRAY[{columns}]\n"
         f"ORDER BY 1, 2"
     )
     return Select(preset.name, sql)
+
+
+def _pattern(named: str) -> str:
+    """What a table's name looks like, for LIKE."""
+    escaped = named.replace("\\", "\\\\").replace("_", "\\_").replace("%", "\\%")
+    return quote_literal(escaped.replace("*", "%"))

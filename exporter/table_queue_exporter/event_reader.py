@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from .access import Select
 from .event_layout import Layout
-from .event_statements import CHUNK_ROWS, EventStatements
+from .event_statements import CHUNK_ROWS, WATCH_ROWS, EventStatements
 from .events import (
     EventState,
     aged,
@@ -17,8 +17,8 @@ from .events import (
 )
 from .horizon import HORIZON, read_horizon
 from .labels import LabelSets
-from .reading import NULL_VALUE, Row
-from .reclaims import Watched, read_watched
+from .reading import COUNTED, NULL_VALUE, Row, waiting_rows
+from .reclaims import Watched, read_watched, unclaimed
 from .slices import Key, Marks, Totals, add, marks
 
 WATCH_INTERVALS = 2.5
@@ -145,6 +145,8 @@ class EventReader:
         if "lease_watch" in results:
             watch = self._watched(results["lease_watch"])
             after = {**self._watched(results.get("lookup", [])), **watch}
+            if self._statements.lease_is_due:
+                watch = dict(list((watch | unclaimed(state.watch, after)).items())[:WATCH_ROWS])
             state = with_reclaims(state, after, watch, plan.now)
         live = self._live(results)
         if live is not None and state.finished is not None and not state.finished.slices.behind:
@@ -171,9 +173,9 @@ class EventReader:
 
     def _live(self, results: Mapping[str, list[Row]]) -> Totals | None:
         """Sums of attempts over live tasks; None where they cannot be had, or were not all read."""
-        if not self._statements.counts_attempts or "waiting_counts" not in results:
+        if not self._statements.counts_attempts or not COUNTED & results.keys():
             return None
-        waiting, in_flight = results["waiting_counts"], results.get("in_flight", [])
+        waiting, in_flight = waiting_rows(results, "counts"), results.get("in_flight", [])
         if any(r["ready_cut"] or r["delayed_cut"] or not r["all_groups"] for r in waiting):
             return None
         if any(row["cut"] for row in in_flight):

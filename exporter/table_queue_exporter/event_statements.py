@@ -20,13 +20,17 @@ MAX_MICROSECONDS = 10 * 365 * 86400 * 1_000_000
 
 @dataclass(frozen=True)
 class _Column:
-    """A time column whose rows are counted: its name, SQL, and what is read beside it."""
+    """A time column whose rows are counted: its name, and what is read beside it.
+
+    ``parts`` are pairs of a stamp and a predicate: one where an index on the stamp alone serves,
+    one for each outcome where the outcome stands before the stamp in the index.
+    """
 
     name: str
-    stamp: str
+    parts: tuple[tuple[str, str], ...]
     columns: str
-    where: str
     extra: str
+    table: str
 
 
 class EventStatements:
@@ -50,7 +54,8 @@ class EventStatements:
     @property
     def counts_finished(self) -> bool:
         """Whether finished tasks can be counted."""
-        return Access.FINISHED_BY_TIME in self._accesses and bool(self.outcomes)
+        served = {Access.FINISHED_BY_TIME, Access.FINISHED_BY_OUTCOME} & self._accesses
+        return bool(served and self.outcomes)
 
     @property
     def counts_enqueued(self) -> bool:
@@ -67,13 +72,21 @@ class EventStatements:
         )
 
     @property
+    def lease_is_due(self) -> bool:
+        """Whether one column is both: a task whose lease ran out is simply due again."""
+        expressions = self._model.expressions
+        return expressions.get("lease_until") == expressions.get("due_at")
+
+    @property
     def sees_reclaims(self) -> bool:
         """Whether a task that was claimed again over an expired lease can be told."""
         model = self._model
         return (
             model.attempts_counted_at == "claim"
+            and "lease_reclaims_total" not in model.absent
             and all(model.get(name) for name in ("id", "attempts", "processing", "lease_until"))
-            and {Access.TASK_BY_ID, Access.PROCESSING_BY_LEASE} <= self._accesses
+            and Access.TASK_BY_ID in self._accesses
+            and bool({Access.PROCESSING, Access.PROCESSING_BY_LEASE} & self._accesses)
         )
 
     def absent(self) -> dict[str, str]:
@@ -121,16 +134,19 @@ class EventStatements:
                 *_observations("w", self._layout.wait),
             ]
         )
-        where = " OR ".join(model[name] for name in self.outcomes)
+        parts = [(model.finish_of(name), model[name]) for name in self.outcomes]
+        if Access.FINISHED_BY_TIME in self._accesses:
+            parts = [(model["finished_at"], f"({' OR '.join(where for _, where in parts)})")]
         return self._slice(
-            _Column("finished", model["finished_at"], columns, f"({where})", ", outcome"),
+            _Column("finished", tuple(parts), columns, ", outcome", model.finished_rows),
             numbers, examples, start, now, rows,
         )  # fmt: skip
 
     def enqueued(self, start: int, now: Marks, rows: int) -> Select:
         """Tasks enqueued at or after ``start``."""
+        parts = ((self._model["enqueued_at"], "true"),)
         return self._slice(
-            _Column("enqueued", self._model["enqueued_at"], "1 AS one", "true", ""),
+            _Column("enqueued", parts, "1 AS one", "", self._model.rows),
             "count(*)", "NULL::text[]", start, now, rows,
         )  # fmt: skip
 
@@ -143,28 +159,28 @@ class EventStatements:
         now: Marks,
         rows: int,
     ) -> Select:
-        table, since, stamp, extra = self._walk.table, _timestamp(start), column.stamp, column.extra
+        since, extra = _timestamp(start), column.extra
         labels = ", ".join(
             f"{self._model[key] if key in self._walk.keys else 'NULL::text'} AS {key}"
             for key in ("queue", "task_type")
         )
-        part = (
-            f"CASE WHEN {stamp} < {_timestamp(now.safe)} THEN 0 "
-            f"WHEN {stamp} < {_timestamp(now.young_safe)} THEN 1 ELSE 2 END"
+        listed = "\n  UNION ALL\n  ".join(
+            f"SELECT {labels}, {column.columns}, CASE WHEN {stamp} < {_timestamp(now.safe)} THEN 0 "
+            f"WHEN {stamp} < {_timestamp(now.young_safe)} THEN 1 ELSE 2 END AS part\n"
+            f"  FROM {column.table}\n"
+            f"  WHERE {stamp} >= {since}\n"
+            f"    AND {stamp} < coalesce((SELECT stamp FROM upper), 'infinity'::timestamptz)\n"
+            f"    AND {where}"
+            for stamp, where in column.parts
         )
         # The bound: the stamp of the first row beyond it. Rows of one stamp are never split, so a
         # single stamp may exceed it, and then the read goes just past that stamp.
         sql = (
             f"WITH upper AS MATERIALIZED (\n"
-            f"  SELECT (SELECT greatest({stamp}::timestamptz, {since} + interval '1 us')\n"
-            f"    FROM {table} WHERE {stamp} >= {since}\n"
-            f"    ORDER BY {stamp} OFFSET {rows} LIMIT 1) AS stamp\n"
+            f"  SELECT (SELECT greatest(b.stamp::timestamptz, {since} + interval '1 us')\n"
+            f"    FROM (\n    {_bound(column, since, rows)}) AS b) AS stamp\n"
             f"),\n"
-            f"r AS (\n  SELECT {labels}, {column.columns}, {part} AS part\n"
-            f"  FROM {table}\n"
-            f"  WHERE {stamp} >= {since}\n"
-            f"    AND {stamp} < coalesce((SELECT stamp FROM upper), 'infinity'::timestamptz)\n"
-            f"    AND {column.where}\n)\n"
+            f"r AS (\n  {listed}\n)\n"
             f"SELECT {label('queue')} AS queue, {label('task_type')} AS task_type{extra}, part,\n"
             f"  ARRAY[{numbers}]::bigint[] AS numbers, {examples} AS examples,\n"
             f"  NULL::bigint AS upper\n"
@@ -184,7 +200,8 @@ class EventStatements:
             f"WHERE {model['processing']} AND {lease} < now() + interval '{seconds} seconds'\n"
             f"ORDER BY {lease} LIMIT {WATCH_ROWS}"
         )
-        return Select("lease_watch", sql, SETTINGS_WALK)
+        by_lease = Access.PROCESSING_BY_LEASE in self._accesses
+        return Select("lease_watch", sql, SETTINGS_WALK if by_lease else SETTINGS_FREE)
 
     def lookup(self, ids: Sequence[str]) -> Select:
         """Tasks by their ids, as they are now."""
@@ -201,13 +218,29 @@ class EventStatements:
             f"{label(model[key]) if key in self._walk.keys else 'NULL::text'} AS {key}"
             for key in ("queue", "task_type")
         )
-        due = model.get("due_at") or "NULL"
+        due = (None if self.lease_is_due else model.get("due_at")) or "NULL"
         return (
             f"{model['id']}::text AS id, {labels}, {model['attempts']} AS attempts, "
             f"coalesce({model['waiting']}, false) AS waiting, "
             f"{_epoch(f'{due}::timestamptz')} AS due, {_epoch(model['lease_until'])} AS lease, "
             f"{_epoch('clock_timestamp()')} AS now"
         )
+
+
+def _bound(column: _Column, since: str, rows: int) -> str:
+    """The stamp of the first row beyond the bound; NULL where there are fewer."""
+    if len(column.parts) == 1:
+        ((stamp, _),) = column.parts
+        return (
+            f"SELECT {stamp} AS stamp FROM {column.table} WHERE {stamp} >= {since}\n"
+            f"    ORDER BY {stamp} OFFSET {rows} LIMIT 1"
+        )
+    reads = "\n    UNION ALL\n    ".join(
+        f"(SELECT {stamp} AS stamp FROM {column.table} WHERE {where} AND {stamp} >= {since}\n"
+        f"    ORDER BY {stamp} LIMIT {rows + 1})"
+        for stamp, where in column.parts
+    )
+    return f"SELECT stamp FROM (\n    {reads}) u ORDER BY stamp OFFSET {rows} LIMIT 1"
 
 
 def _epoch(time: str) -> str:

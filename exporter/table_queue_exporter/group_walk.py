@@ -1,6 +1,6 @@
 """SQL that splits a table by queue and task type without reading it all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from .access import Shape
@@ -36,30 +36,41 @@ class Arm:
     match: Callable[[str], str]
     labels: dict[str, str]
     limited: tuple[str, ...] = ()
+    part: int = 0
+    """Which predicate this arm is of."""
+
+
+def _always(predicate: str) -> Callable[[str], str]:
+    return lambda alias: predicate
 
 
 class GroupWalk:
     """Walks the groups of one table: values of its queue column and its task types."""
 
-    def __init__(self, model: QueueModel, shape: Shape) -> None:
+    def __init__(self, model: QueueModel, shape: Shape, rows: str | None = None) -> None:
         self._model = model
         self._shape = shape
-        self.table = model.table.sql
+        self.table = rows or model.rows
         self.keys = [key for key in ("queue", "task_type") if model.get(key)]
+        self.walk_keys = [*self.keys, *(["index_key"] if model.get("index_key") else [])]
 
-    def arms(self, where: str, keys: list[str]) -> list[Arm]:
+    def arms(self, where: Mapping[int, str], keys: list[str]) -> list[Arm]:
         """Walks the distinct values of the keys, one index probe each; NULLs in arms of their own.
 
         A recursive loose index scan: the first value, then again and again the next one above it.
+        Each predicate of ``where`` is walked by itself: a group may show up once for each.
         """
-        arms = [Arm((), "(SELECT 1) AS g", lambda alias: where, {})]
+        arms = [
+            Arm((), "(SELECT 1) AS g", _always(predicate), {}, part=part)
+            for part, predicate in where.items()
+        ]
         for key in keys:
             arms = [new for arm in arms for new in self._split(arm, key)]
         return arms
 
     def _split(self, arm: Arm, key: str) -> list[Arm]:
         column = self._model[key]
-        walk = f"walk_{key}_{'_'.join(arm.labels) or 'all'}_{len(arm.ctes)}"
+        walk = f"walk_{arm.part}_{key}_{'_'.join(arm.labels) or 'all'}_{len(arm.ctes)}"
         prior = "".join(f"{{alias}}.{name}, " for name in arm.labels if arm.labels[name] != "NULL")
 
         def first(alias: str, above: str) -> str:
@@ -85,6 +96,7 @@ class GroupWalk:
             lambda alias: f"{arm.match(alias)} AND {column} = {alias}.{key}",
             {**arm.labels, key: f"g.{key}"},
             (*arm.limited, f"groups_{walk}"),
+            arm.part,
         )
         if key not in self._shape.nullable:
             return [value]
@@ -94,10 +106,11 @@ class GroupWalk:
             lambda alias: f"{arm.match(alias)} AND {column} IS NULL",
             {**arm.labels, key: "NULL"},
             arm.limited,
+            arm.part,
         )
         return [value, null]
 
-    def walked(self, where: str, keys: list[str], body: Callable[[Arm], str]) -> str:
+    def walked(self, where: Mapping[int, str], keys: list[str], body: Callable[[Arm], str]) -> str:
         """A statement that evaluates ``body`` for each group of each arm."""
         arms = self.arms(where, keys)
         ctes = list(dict.fromkeys(cte for arm in arms for cte in arm.ctes))
@@ -121,13 +134,19 @@ class GroupWalk:
         )
         return f"{counts} AS all_groups"
 
-    def listed(self, columns: str, where: str, order: str, limit: int) -> str:
+    def over(self, rows: str) -> "GroupWalk":
+        """The same groups in another relation."""
+        return GroupWalk(self._model, self._shape, rows)
+
+    def listed(
+        self, columns: str, where: str, order: str, limit: int, rows: str | None = None
+    ) -> str:
         """A bounded read of rows with their groups, for where no index walks the groups."""
         labels = ", ".join(
             f"{self._model[key] if key in self.keys else 'NULL::text'} AS {key}"
             for key in ("queue", "task_type")
         )
         return (
-            f"SELECT {labels}, {columns}\n  FROM {self.table}\n"
+            f"SELECT {labels}, {columns}\n  FROM {rows or self.table}\n"
             f"  WHERE {where}{order}\n  LIMIT {limit + 1}"
         )

@@ -171,6 +171,7 @@ class Connection:
 
 
 _REASONS = {
+    "0A000": Reason.UNDEFINED_OBJECT,  # an unlogged table cannot be read on a standby
     "25P02": Reason.OTHER,
     "40001": Reason.CONFLICT,
     "40P01": Reason.CONFLICT,

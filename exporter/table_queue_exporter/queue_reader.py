@@ -28,6 +28,7 @@ from .reading import (
     read_recently_failed,
     read_waiting_ages,
     read_waiting_counts,
+    waiting_rows,
 )
 from .server_stats import read_table, table_statement
 from .statements import QueueStatements, build_statements
@@ -214,10 +215,11 @@ class QueueReader:
 
     def _ages(self, results: dict[str, list[Row]]) -> Step:
         model, table = self.state.model, GaugeTable()
-        read_waiting_ages(table, self._grouped(results["waiting_ages"]))
+        read_waiting_ages(table, self._grouped(waiting_rows(results, "ages")))
         if "in_flight" in results:
             in_flight = self._grouped(results["in_flight"])
-            has_lease = model.lease_until is not None
+            never = "oldest_expired_age_seconds" in model.absent  # such a task is ready again
+            has_lease = model.lease_until is not None and not never
             has_start = model.started_at is not None
             read_in_flight_ages(table, in_flight, has_lease=has_lease, has_start=has_start)
             read_in_flight_counts(table, in_flight, has_lease=has_lease)
@@ -226,7 +228,7 @@ class QueueReader:
     def _counts(self, results: dict[str, list[Row]]) -> Step:
         model, table = self.state.model, GaugeTable()
         has_attempts = model.get("attempts") is not None
-        waiting = self._grouped(results["waiting_counts"])
+        waiting = self._grouped(waiting_rows(results, "counts"))
         read_waiting_counts(table, waiting, has_attempts=has_attempts)
         if has_attempts:
             read_attempts_max(table, waiting, self._grouped(results.get("in_flight", [])))

@@ -142,6 +142,15 @@ PROOF_TOLERANCE = 1.0
 """Seconds within which a bounded read may prove an age: no alert tells them apart."""
 
 
+COUNTED = frozenset(("waiting_counts", "waiting_counts_listed"))
+"""The SELECTs over waiting tasks that count: those walked by an index, and the rest."""
+
+
+def waiting_rows(results: Mapping[str, list[Row]], what: str) -> list[Row]:
+    """The rows of both SELECTs over waiting tasks; a group may be in either, or in both."""
+    return [*results.get(f"waiting_{what}", []), *results.get(f"waiting_{what}_listed", [])]
+
+
 def read_waiting_ages(table: GaugeTable, rows: Iterable[tuple[Group, Row]]) -> None:
     """Oldest waiting and longest-overdue ready task of each group.
 

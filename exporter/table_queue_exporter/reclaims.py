@@ -52,6 +52,20 @@ def is_reclaim(before: Watched, after: Watched, now: int) -> bool:
     return after.waiting or grown >= 2
 
 
+def unclaimed(before: Mapping[str, Watched], after: Mapping[str, Watched]) -> dict[str, Watched]:
+    """Watched tasks whose lease ran out and which nobody has taken again yet.
+
+    For tables where one column is lease and due time: there such a task is just waiting again, and
+    no look at the claimed tasks would find it any more.
+    """
+    return {
+        task_id: found
+        for task_id, watched in before.items()
+        if (found := after.get(task_id)) is not None
+        and (found.attempts, found.lease) == (watched.attempts, watched.lease)
+    }
+
+
 def count_reclaims(
     before: Mapping[str, Watched], after: Mapping[str, Watched], now: int
 ) -> Iterable[Key]:

@@ -107,11 +107,13 @@ def _event_blocks(title: str, state: QueueState, found: Inspection, session: Ses
 def _grants(title: str, found: Inspection) -> str:
     table = found.model.table
     columns = ", ".join(quote_name(column) for column in found.columns)
+    beside = "".join(f"GRANT SELECT ON {t.sql} TO {ROLE};\n" for t in found.model.related)
     return (
         f"-- {title}: the privileges that this needs, for a role of your choice\n"
         f"-- CREATE ROLE {ROLE} LOGIN;\n"
         f"GRANT USAGE ON SCHEMA {quote_name(table.schema)} TO {ROLE};\n"
         f"GRANT SELECT ({columns}) ON {table.sql} TO {ROLE};\n"
+        f"{beside}"
         f"-- To see who holds vacuum back:\n"
         f"GRANT pg_read_all_stats TO {ROLE};\n"
     )

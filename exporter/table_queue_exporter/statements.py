@@ -21,7 +21,9 @@ USED = (
     "id",
     "queue",
     "task_type",
+    "index_key",
     "enqueued_at",
+    "enqueue_order",
     "due_at",
     "lease_until",
     "started_at",
@@ -52,8 +54,8 @@ def build_statements(
     walk = GroupWalk(model, shape)
     waiting = WaitingStatements(model, shape, walk, count_limit)
     builder = _Builder(model, shape, walk, count_limit)
-    ages = [waiting.ages()]
-    counts = [waiting.counts()]
+    ages = waiting.ages()
+    counts = waiting.counts()
     if model.get("processing"):
         # Twice, as they are few: their ages must not wait for the counts, and sums of attempts
         # must come from one snapshot.
@@ -62,12 +64,13 @@ def build_statements(
         counts.append(in_flight)
     if Access.FAILED_BY_FINISH in shape.accesses:
         counts.append(builder.recently_failed(failed_window))
-    for access, column in (
-        (Access.NEWEST_ENQUEUED, "enqueued_at"),
-        (Access.NEWEST_FINISHED, "finished_at"),
-    ):
-        if access in shape.accesses:
-            counts.append(builder.newest(access.name.lower(), column))
+    if Access.NEWEST_ENQUEUED in shape.accesses:
+        counts.append(
+            builder.newest("newest_enqueued", model["enqueued_at"], model.enqueue_order, model.rows)
+        )
+    if Access.NEWEST_FINISHED in shape.accesses:
+        finished = model["finished_at"]
+        counts.append(builder.newest("newest_finished", finished, finished, model.finished_rows))
     return QueueStatements(tuple(ages), tuple(counts))
 
 
@@ -79,7 +82,6 @@ class _Builder:
         self._shape = shape
         self._walk = walk
         self._count_limit = count_limit
-        self._table = walk.table
 
     def _has(self, access: Access) -> bool:
         return access in self._shape.accesses
@@ -89,18 +91,26 @@ class _Builder:
         limit = max(self._count_limit // 10, 100)
         lease, started = self._model.lease_until, self._model.started_at
         by_lease = self._has(Access.PROCESSING_BY_LEASE)
-        columns = (
-            f"coalesce({lease or 'NULL::timestamptz'} < now(), false) AS expired,\n  "
-            f"{lease or 'NULL'}::timestamptz AS lease, "
-            f"{started or 'NULL'}::timestamptz AS started, "
-            f"{self._model.get('attempts') or '0'} AS attempts"
-        )
-        listed = self._walk.listed(
-            columns,
-            self._model["processing"],
-            f" ORDER BY {lease}" if by_lease else "",
-            limit,
-        )
+        claimed = self._model["processing"]
+        values = {
+            "expired": f"coalesce({lease or 'NULL::timestamptz'} < now(), false)",
+            "lease": f"{lease or 'NULL'}::timestamptz",
+            "started": f"{started or 'NULL'}::timestamptz",
+            "attempts": self._model.get("attempts") or "0",
+        }
+        columns = ", ".join(f"{value} AS {name}" for name, value in values.items())
+        order = f" ORDER BY {lease}" if by_lease else ""
+        having = ""
+        if by_lease or self._has(Access.PROCESSING):
+            listed = self._walk.listed(columns, claimed, order, limit)
+        else:
+            # No index finds them: so many rows of whatever kind are looked at, and not all.
+            limit = self._count_limit
+            columns = ", ".join(
+                f"CASE WHEN {claimed} THEN {value} END AS {name}" for name, value in values.items()
+            )
+            listed = self._walk.listed(f"{columns}, {claimed} AS claimed", "true", "", limit)
+            having = " HAVING cut.cut OR bool_or(claimed)"
         sql = (
             f"WITH r AS MATERIALIZED (\n  {listed}\n),\n"
             f"cut AS (SELECT count(*) > {limit} AS cut FROM r)\n"
@@ -112,18 +122,19 @@ class _Builder:
             f"max(attempts) AS attempts_max, coalesce(sum(attempts), 0) AS attempts_sum,\n  "
             f"coalesce(sum(greatest(attempts - 1, 0)), 0) AS extra_sum, cut.cut AS cut,\n  "
             f"{str(by_lease).lower()} AS by_lease\n"
-            f"FROM r CROSS JOIN cut GROUP BY r.queue, r.task_type, cut.cut"
+            f"FROM r CROSS JOIN cut GROUP BY r.queue, r.task_type, cut.cut{having}"
         )
         return Select("in_flight", sql, SETTINGS_WALK if by_lease else SETTINGS_FREE)
 
     def recently_failed(self, window: float) -> Select:
         """Tasks that failed within the window, newest first."""
-        finished = self._model["finished_at"]
+        finished = self._model.finish_of("failed")
         listed = self._walk.listed(
             "1 AS one",
             f"{self._model['failed']} AND {finished} > now() - interval '{window} seconds'",
             f" ORDER BY {finished} DESC",
             self._count_limit,
+            self._model.finished_rows,
         )
         sql = (
             f"WITH r AS MATERIALIZED (\n  {listed}\n),\n"
@@ -134,18 +145,18 @@ class _Builder:
         )
         return Select("recently_failed", sql, SETTINGS_WALK)
 
-    def newest(self, name: str, key: str) -> Select:
-        """Unix time of the newest row of each queue by one time column."""
-        column = self._model[key]
+    def newest(self, name: str, time: str, order: str, rows: str) -> Select:
+        """Unix time of the newest row of each queue, by what sorts as that time does."""
         keys = [name for name in ("queue",) if self._model.get(name)]
+        walk = self._walk.over(rows)
 
         def body(arm: Arm) -> str:
             return (
-                f"SELECT {self._walk.labels(arm.labels)}, {epoch('f.newest')} AS newest, "
+                f"SELECT {walk.labels(arm.labels)}, {epoch('f.newest')} AS newest, "
                 f"{epoch('now()')} AS now\n"
-                f"FROM {arm.source}\nCROSS JOIN LATERAL (\n  SELECT {column} AS newest "
-                f"FROM {self._table}\n  WHERE {arm.match('g')} AND {column} IS NOT NULL "
-                f"ORDER BY {column} DESC LIMIT 1\n) f"
+                f"FROM {arm.source}\nCROSS JOIN LATERAL (\n  SELECT {time} AS newest "
+                f"FROM {rows}\n  WHERE {arm.match('g')} AND {order} IS NOT NULL "
+                f"ORDER BY {order} DESC LIMIT 1\n) f"
             )
 
-        return Select(name, self._walk.walked("true", keys, body), SETTINGS_WALK)
+        return Select(name, walk.walked({0: "true"}, keys, body), SETTINGS_WALK)

@@ -9,6 +9,7 @@ import pytest
 
 import table_queue_exporter
 from docs.generate import EXPRESSION_MEANINGS, PAGES
+from table_queue_exporter.access import Access
 from table_queue_exporter.config import Config, DatabaseConfig, QueueConfig, parse_config
 from table_queue_exporter.metrics import METRICS
 from table_queue_exporter.model import EXPRESSIONS, REQUIRED, load_preset, preset_names
@@ -88,14 +89,19 @@ def test_the_examples_in_the_documents_are_valid(block: tuple[str, str], tmp_pat
 def test_every_preset_is_a_queue(name: str) -> None:
     preset = load_preset(name)
     assert preset.title
+    assert preset.checked, "the version of the library that it was compared with"
     assert len(preset.detect) >= 3, "fewer columns tell no table from others"
     assert set(preset.expressions) <= set(EXPRESSIONS)
     assert set(REQUIRED) <= set(preset.expressions)
     for expression in preset.expressions.values():
-        check_expression(expression)
+        for part in [expression] if isinstance(expression, str) else expression:
+            check_expression(part)
     assert preset.attempts_counted_at in (None, "claim", "end", "failure")
     if "attempts" in preset.expressions:
         assert preset.attempts_counted_at is not None
+    assert set(preset.bounded) <= {access.name.lower() for access in Access}
+    names = {metric.name.removeprefix("table_queue_") for metric in METRICS}
+    assert {*preset.absent, *preset.unserved} <= names
 
 
 def test_every_dependency_is_reasoned() -> None:

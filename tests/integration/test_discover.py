@@ -99,11 +99,13 @@ async def test_guesses_are_commented_out_and_work_when_uncommented(
     file = tmp_path / "guesses.yaml"
     file.write_text(uncommented)
     queues = {queue.name: queue for queue in load_config(file).queues}
-    assert queues["Odd $${HOME} Name.Jobs: #1"].waiting == "\"State\" = 'queued'"
-    assert queues["mail"].waiting == "status = 'todo'"
+    assert queues["Odd $${HOME} Name.Jobs: #1"].waiting == ("\"State\" = 'queued'",)
+    assert queues["mail"].waiting == ("status = 'todo'",)
     assert queues["mail"].lease_until == "locked_until"
     assert queues["mail"].failed == "status = 'failed'"
-    assert queues["seen"].waiting == "status = 'PENDING'", "the commonest values are in the catalog"
+    assert queues["seen"].waiting == ("status = 'PENDING'",), (
+        "the commonest values are in the catalog"
+    )
     assert "## Nothing in the catalog proves waiting: correct it." in text
     page = await read_once(uncommented)
     assert page.by("queue", "up") == dict.fromkeys(queues, 1), "each fits its table"
