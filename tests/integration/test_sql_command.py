@@ -56,5 +56,5 @@ def test_offline_it_assumes_everything(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(configuration("postgresql://nowhere.invalid/app", PAYMENT))
     text = printed(file, "--offline", "--queue=payment")
-    assert "walk_task_type" in text
+    assert "WITH RECURSIVE walk" in text
     assert "events, in one snapshot" in text

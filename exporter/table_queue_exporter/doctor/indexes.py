@@ -14,9 +14,10 @@ from .index_sql import Index, create_statements, estimate, existing_indexes
 from .indexable import functions_in, is_column, is_indexable
 from .subject import Subject
 
+_WAITING = ("waiting_ages", "waiting_ages_listed", "waiting_counts", "waiting_counts_listed")
 _HELPS = {
-    Access.WALK_BY_DUE: ("waiting_ages", "waiting_counts"),
-    Access.WALK_BY_AGE: ("waiting_ages", "waiting_counts"),
+    Access.WALK_BY_DUE: _WAITING,
+    Access.WALK_BY_AGE: _WAITING,
     Access.PROCESSING_BY_LEASE: ("in_flight", "lease_watch"),
     Access.FAILED_BY_FINISH: ("recently_failed",),
     Access.TASK_BY_ID: ("lookup",),
