@@ -147,7 +147,11 @@ class EventReader:
             after = {**self._watched(results.get("lookup", [])), **watch}
             if self._statements.lease_is_due:
                 watch = dict(list((watch | unclaimed(state.watch, after)).items())[:WATCH_ROWS])
-            state = with_reclaims(state, after, watch, plan.now)
+            # The time at which these rows were read, not the horizon's: a task may have been
+            # reclaimed between the two, over a lease that had not run out at the first.
+            seen = (*results["lease_watch"], *results.get("lookup", []))
+            now = max((int(str(row["now"])) for row in seen), default=plan.now)
+            state = with_reclaims(state, after, watch, now)
         live = self._live(results)
         if live is not None and state.finished is not None and not state.finished.slices.behind:
             attempts = begun_attempts(

@@ -29,6 +29,7 @@ max_runtime: 30s
 attempts_limit: {TIMINGS.max_attempts}
 failed_tolerated: 2
 new_series_hold: 1s
+budget: 1
 """
 PLAYED_FOR = {"poison": 9.0, "killer": 12.0, "crash": 8.0, "crash-all": 13.0, "slow": 10.0}
 """Seconds for which a fault is on; what is not named needs no time to show."""

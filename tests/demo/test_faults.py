@@ -70,7 +70,7 @@ async def test_killer(demo: Demo) -> None:
 
 async def test_crash(demo: Demo) -> None:
     async with demo.fault("crash"):
-        await _holds(demo, "status = 'PROCESSING' AND claimed_until < now()")
+        # Those that live take an expired lease within half a second: that it was taken is seen.
         await _holds(demo, "status = 'DONE' AND attempts > 1")
 
         async def again() -> bool:

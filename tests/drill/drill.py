@@ -19,9 +19,9 @@ from tests.support.queues import PAYMENT, REFERENCE_SCHEMA, configuration, execu
 from .writers import LEASE, Writers
 
 POLL = 0.5
-HOLD = 3.0
+HOLD = 8.0
 SERVER_SETTINGS = {"max_prepared_transactions": "50", "max_wal_size": "4GB"}
-QUEUE = f"{PAYMENT}\ninterval: 500ms\nlease: {LEASE:.0f}s\nnew_series_hold: 3s\nbudget: 1"
+QUEUE = f"{PAYMENT}\ninterval: 500ms\nlease: {LEASE:.0f}s\nnew_series_hold: 8s\nbudget: 1"
 LATE_TYPE = "comes later"
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
