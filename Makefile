@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-versions test-presets test-examples lint fmt generate generate-presets \
+.PHONY: demo test test-chart test-versions test-presets test-examples lint fmt generate generate-presets \
 	drill drill-alerts bench bench-scaling tools clean
 
 # A queue with workers and faults on a private PostgreSQL, and the exporter reading it.
@@ -14,7 +14,11 @@ demo: $(STAMP)
 		$(if $(FAULT),--fault=$(FAULT))
 
 test: $(STAMP) tools
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --ignore=tests/helm --ignore=tests/image
+
+# The chart, the image and compose.yaml, without a cluster and without an engine.
+test-chart: $(STAMP) tools
+	$(BIN)/python -m pytest tests/helm tests/image
 
 # The applications under examples/, with the packages that they need in .cache.
 test-examples: $(STAMP)

@@ -205,7 +205,7 @@ async def test_a_type_that_appears_later_is_shown_at_zero_first(newest_queue: st
                 seen.append(value)
     shown = [value for value in seen if value is not None]
     assert shown == [0.0] * (len(shown) - 1) + [1.0]
-    assert len(shown) > 4, "0 long enough to be scraped"
+    assert len(shown) >= 3, "0 for more than one poll"
 
 
 async def test_reclaims_of_workers_that_died(newest_queue: str) -> None:
