@@ -50,7 +50,8 @@ generate: $(STAMP)
 # The tests that depend on the server's version, on those that neither the wheel nor Debian brings.
 VERSIONS := 13 14 16 17
 test-versions: $(STAMP)
-	@for bin in $$(tests/install-servers .cache/postgres $(VERSIONS)); do \
+	@bins=$$(tests/install-servers .cache/postgres $(VERSIONS)) || exit 1; \
+	for bin in $$bins; do \
 		echo "== $$bin"; \
 		TABLE_QUEUE_TEST_BIN_DIR="$$PWD/$$bin" $(BIN)/python -m pytest -q \
 			tests/integration/test_gauges.py tests/integration/test_tables.py \
