@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-chart test-versions test-presets test-examples lint fmt generate generate-presets \
+.PHONY: demo test test-mutations test-chart test-versions test-presets test-examples lint fmt generate generate-presets \
 	drill drill-alerts bench bench-scaling tools clean
 
 # A queue with workers and faults on a private PostgreSQL, and the exporter reading it.
@@ -14,7 +14,12 @@ demo: $(STAMP)
 		$(if $(FAULT),--fault=$(FAULT))
 
 test: $(STAMP) tools
-	$(BIN)/python -m pytest --ignore=tests/helm --ignore=tests/image
+	$(BIN)/python -m pytest --ignore=tests/helm --ignore=tests/image \
+		--ignore=tests/alerts/test_mutations.py
+
+# Changes every threshold and join of the alert rules: a test of theirs must notice each.
+test-mutations: $(STAMP) tools
+	$(BIN)/python -m pytest tests/alerts/test_mutations.py
 
 # The chart, the image and compose.yaml, without a cluster and without an engine.
 test-chart: $(STAMP) tools

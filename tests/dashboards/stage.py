@@ -107,6 +107,11 @@ WHERE (status = 'PROCESSING' AND claimed_until > now())
 async def _play(demo: Demo, played: Played) -> None:
     producer = asyncio.create_task(_produce(demo))
     try:
+        # Prometheus scrapes for the first time some seconds after its start.
+        async with asyncio.timeout(60):
+            for server in (played.replicas, played.labelled):
+                while not server.query("table_queue_up"):  # noqa: ASYNC110  # the server is asked
+                    await asyncio.sleep(0.2)
         for name in FAULTS:
             start = time.time()
             async with demo.fault(name):
