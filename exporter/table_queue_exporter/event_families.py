@@ -16,7 +16,7 @@ def event_families(state: QueueState) -> Families:
     database = state.config.database
     outcomes = [name for name in OUTCOMES if state.model.get(name)]
     has_start = state.model.get("started_at") is not None
-    for key in _known(state):
+    for key in state.labels.known():
         queue, task_type = key
         labels = (database, queue, task_type or None)
         shown = key not in events.held
@@ -94,14 +94,6 @@ def waiting(
     return Histogram(
         labels, layout.wait, vector[start + 2 :], vector[start], vector[start + 1], exemplars
     )
-
-
-def _known(state: QueueState) -> list[Key]:
-    return [
-        (queue, task_type or "")
-        for queue in state.labels.queues()
-        for task_type in state.labels.task_types(queue)
-    ]
 
 
 def _put(families: Families, metric: Metric, sample: AnySample) -> None:

@@ -17,7 +17,7 @@ from .events import (
 )
 from .horizon import HORIZON, read_horizon
 from .labels import LabelSets
-from .reading import COUNTED, NULL_VALUE, Row, waiting_rows
+from .reading import COUNTED, Row, group_of, waiting_rows
 from .reclaims import Watched, read_watched, unclaimed
 from .slices import Key, Marks, Totals, add, marks
 
@@ -158,7 +158,7 @@ class EventReader:
                 state.attempts, state.finished, tail, live, self._layout, rebase=rebase
             )
             state = with_retries(replace(state, attempts=attempts))
-        return aged(state, self._known(), elapsed, self._hold)
+        return aged(state, self._labels.known(), elapsed, self._hold)
 
     def exemplars(self, rows: Sequence[Row]) -> dict[tuple[Key, int], tuple[str, int]]:
         """(labels and outcome, bucket) → a task and its microseconds; buckets of the processing
@@ -194,21 +194,7 @@ class EventReader:
         return {str(row["id"]): read_watched(row, self._key(row)) for row in rows}
 
     def _key(self, row: Row) -> Key:
-        queue, task_type = self._labels.label(self._group(row))
-        return queue, task_type or ""
-
-    def _group(self, row: Row) -> tuple[str | None, str | None]:
-        def value(key: str, present: bool) -> str | None:
-            if not present:
-                return None
-            return NULL_VALUE if row[key] is None else str(row[key])
-
         keys = self._statements.keys
-        return value("queue", "queue" in keys), value("task_type", "task_type" in keys)
-
-    def _known(self) -> list[Key]:
-        return [
-            (queue, task_type or "")
-            for queue in self._labels.queues()
-            for task_type in self._labels.task_types(queue)
-        ]
+        group = group_of(row, has_queue="queue" in keys, has_type="task_type" in keys)
+        queue, task_type = self._labels.label(group)
+        return queue, task_type or ""

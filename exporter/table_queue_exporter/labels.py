@@ -83,6 +83,14 @@ class LabelSets:
         types = self._types.get(queue)
         return [*types.known()] if types and types.values else [None]
 
+    def known(self) -> list[tuple[str, ...]]:
+        """Every known label set (queue, task type), the type empty where there is none."""
+        return [
+            (queue, task_type or "")
+            for queue in self.queues()
+            for task_type in self.task_types(queue)
+        ]
+
     def types_limited(self, queue: str) -> bool:
         """Whether the queue has more task types than labels."""
         return queue in self._types and self._types[queue].limited
